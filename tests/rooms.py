@@ -129,6 +129,7 @@ def _without_rows(text: str, rooms: set[str], folder: Path) -> str:
     lines = text.splitlines(keepends=True)
     for key, value in reversed([*zip(table.keys, table.values, strict=True)]):
         assert isinstance(key, ast.Constant)
+        assert isinstance(key.value, str)
         first, last = key.lineno, value.end_lineno or key.lineno
         if key.value in rooms:
             del lines[first - 1 : last]

@@ -101,15 +101,15 @@ class Cluster:
 
         planned = make_plan(self.checked.cluster, self.transport.hostname, local=local)
         return {
-            str(one.id): PlannedTask(
-                str(one.id),
-                one.host,
-                one.address,
-                one.gpus,
-                tuple(shown_words(one.argv)),
-                shown_variables(one.env),
+            str(task.id): PlannedTask(
+                str(task.id),
+                task.host,
+                task.address,
+                task.gpus,
+                tuple(shown_words(task.argv)),
+                shown_variables(task.env),
             )
-            for one in planned.tasks
+            for task in planned.tasks
         }
 
     def check(
@@ -124,7 +124,7 @@ class Cluster:
         `deep`: slow checks that load the hosts and their network, too.
         """
         from dtctl.operations.findings import fails
-        from dtctl.render.findings import worded
+        from dtctl.render.checked import worded
         from dtctl.rooms.check.checking import check, prepare_check
 
         config, hostname = self.checked.cluster, self.transport.hostname

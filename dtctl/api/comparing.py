@@ -84,16 +84,16 @@ def runs(cluster: Cluster) -> list[KnownRun]:
         log.warning("%s: %s", place, problem)
     return [
         KnownRun(
-            one.run,
-            one.created,
-            one.live,
-            one.verdict.outcome if one.verdict else None,
-            sentence(one.verdict.why) if one.verdict else "",
-            one.hosts,
-            {str(task): state for task, state in one.tasks.items()},
-            one.by,
+            run.run,
+            run.created,
+            run.live,
+            run.verdict.outcome if run.verdict else None,
+            sentence(run.verdict.why) if run.verdict else "",
+            run.hosts,
+            {str(task): state for task, state in run.tasks.items()},
+            run.by,
         )
-        for one in found.runs
+        for run in found.runs
     ]
 
 
@@ -103,13 +103,13 @@ def compare(*runs: Run) -> Comparison:
     Hosts that give no answer are logged as warnings; raises errors.DtctlError for a run of which nothing is known.
     """
 
-    if len({one.id for one in runs}) < 2:
+    if len({run.id for run in runs}) < 2:
         raise UsageError("compare takes two runs or more", hint="dtctl.runs(cluster)    lists them")
     found = Found({}, {})
-    for one in runs:
-        each = compared([one._record], one._transport)
+    for run in runs:
+        each = compared([run._record], run._transport)
         if each.errors:
-            raise each.errors[one.id]
+            raise each.errors[run.id]
         found = Found({**found.runs, **each.runs}, {})
     for host, error in found.failed.items():
         log.warning("%s: %s", host, error)

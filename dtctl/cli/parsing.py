@@ -116,7 +116,7 @@ def _bad_use(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
 def _missing(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
     if error.param is None:
         return _unforeseen(ctx, error)
-    arguments = [_metavar(one) for one in ctx.command.params if one.param_type_name == "argument"]
+    arguments = [_metavar(param) for param in ctx.command.params if param.param_type_name == "argument"]
     needed = _metavar(error.param)
     return _error(
         f"{ctx.command_path} needs {needed}",
@@ -222,7 +222,7 @@ def meant_for(group: Any, option: str, arguments: Sequence[str]) -> str:
     named = [command for argument in arguments if (command := group.commands.get(argument)) is not None]
     often = (group.commands[name] for name in ("status", "up", "logs", "down"))
     for command in named or (*often, *group.commands.values()):
-        if any(option in one.opts for one in command.params):
+        if any(option in param.opts for param in command.params):
             rest = [argument for argument in arguments if argument != command.name]
             return " ".join([command.name, *rest])
     return ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster, Hook
     from dtctl.config.outgoing import Sending
     from dtctl.model import TaskId
-    from dtctl.operations.consent import Program
+    from dtctl.operations.consent import LocalProgram
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
@@ -186,7 +186,7 @@ def unallowed(cluster: Cluster, sends: Collection[str], *, local: bool) -> tuple
     return operations.consent.Consents().missing(wanted)
 
 
-def _agree(cluster: Cluster, programs: Sequence[Program], sendings: Sequence[Sending], *, local: bool) -> None:
+def _agree(cluster: Cluster, programs: Sequence[LocalProgram], sendings: Sequence[Sending], *, local: bool) -> None:
     if not (programs or sendings):
         return
     if not sys.stdin.isatty() or console.speaks_json():

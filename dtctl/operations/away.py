@@ -46,7 +46,7 @@ class ImpatientTransport:
         if not wait([opening], AWAY_CONNECT_S).done and host.name in self._lost_hosts(host.name) and not opening.done():
             opening.add_done_callback(_close)
             raise TransportError(
-                f"{host.name} is away: it could not be connected to within {AWAY_CONNECT_S:g} s",
+                f"{host.name} is unreachable: it could not be connected to within {AWAY_CONNECT_S:g} s",
                 detail="the run's coordinator has lost it, too",
                 hint="dtctl status    shows whether it is back",
             )

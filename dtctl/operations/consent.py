@@ -37,7 +37,7 @@ _MOST_SCRIPT_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
-class Program:
+class LocalProgram:
     """A program that a cluster file would start here. The user consents to exactly what is shown of it. What is shown
     of it is what is allowed.
     """
@@ -62,21 +62,21 @@ class Program:
         return self.what.startswith("hook ")
 
 
-def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[Program, ...]:
+def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[LocalProgram, ...]:
     """The programs that the file would start here. `local`: all hosts are this machine, as with `--local`."""
     if local:
         cluster = on_this_machine(cluster, lambda port: True)
     return (*hook_programs(cluster), *_programs_of_local_hosts(cluster))
 
 
-def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool) -> tuple[Program, ...]:
+def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool) -> tuple[LocalProgram, ...]:
     """The programs that the file itself starts, without hooks; `overrides` were typed by the user and need no
     consent.
     """
     return tuple(one for one in programs_here(as_written(cluster, overrides), local=local) if not one.is_hook)
 
 
-def programs_of_local_hosts(cluster: Cluster, overrides: Sequence[str]) -> tuple[Program, ...]:
+def programs_of_local_hosts(cluster: Cluster, overrides: Sequence[str]) -> tuple[LocalProgram, ...]:
     """The programs of hosts that the file declares to be this machine, whose directories the file names too.
 
     Who has not allowed them has not allowed either that the file's data or checkpoints are written to these.
@@ -100,10 +100,10 @@ def allow_command(file: Path, *, local: bool = False) -> str:
     return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(file.absolute())])
 
 
-def hook_programs(cluster: Cluster) -> tuple[Program, ...]:
+def hook_programs(cluster: Cluster) -> tuple[LocalProgram, ...]:
     place = cluster.file.absolute().parent
     return tuple(
-        Program(cluster.file, f"hook {hook.name}", hook.run, _scripts(place, hook.run))
+        LocalProgram(cluster.file, f"hook {hook.name}", hook.run, _scripts(place, hook.run))
         for hook in cluster.hooks.values()
         if hook.run
     )
@@ -131,8 +131,8 @@ def _content(script: Path) -> str:
         return f"{found.st_size} bytes, changed at {found.st_ctime_ns} ns"
 
 
-def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
-    found: dict[str, Program] = {}
+def _programs_of_local_hosts(cluster: Cluster) -> Iterator[LocalProgram]:
+    found: dict[str, LocalProgram] = {}
     local = [host for host in cluster.hosts.values() if host.is_local]
     installed = _installed(cluster) if local else {}
     for host in local:
@@ -157,14 +157,14 @@ def _installed(cluster: Cluster) -> dict[str, str]:
     return {}
 
 
-def _environment(cluster: Cluster, host: Host, installed: Mapping[str, str]) -> Iterator[Program]:
+def _environment(cluster: Cluster, host: Host, installed: Mapping[str, str]) -> Iterator[LocalProgram]:
     """The programs that create an environment here: installing a package runs its code."""
     said = cluster.trainer.environment
     if said is not None:
         settings = _settings(cluster, host, _maker_settings(cluster, host)) | {**installed}
         if python := host.python or said.python:
             settings["environment.python"] = python
-        yield Program(cluster.file, "environment", said.command, settings)
+        yield LocalProgram(cluster.file, "environment", said.command, settings)
 
 
 def _maker_settings(cluster: Cluster, host: Host) -> dict[str, str]:
@@ -174,14 +174,14 @@ def _maker_settings(cluster: Cluster, host: Host) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name.startswith(MAKER_SETTINGS)}
 
 
-def _setup(cluster: Cluster, host: Host) -> Iterator[Program]:
+def _setup(cluster: Cluster, host: Host) -> Iterator[LocalProgram]:
     if cluster.trainer.setup:
-        yield Program(cluster.file, "setup", ("sh", "-c", cluster.trainer.setup), _settings(cluster, host, {}))
+        yield LocalProgram(cluster.file, "setup", ("sh", "-c", cluster.trainer.setup), _settings(cluster, host, {}))
 
 
-def _of_job(cluster: Cluster, host: Host, job: Job) -> Program:
+def _of_job(cluster: Cluster, host: Host, job: Job) -> LocalProgram:
     argv = (*job.launch.command, *job.launch.args, *job.launch.template)
-    return Program(cluster.file, job.name, argv, _settings(cluster, host, {**job.launch.env, **host.env}))
+    return LocalProgram(cluster.file, job.name, argv, _settings(cluster, host, {**job.launch.env, **host.env}))
 
 
 def _settings(cluster: Cluster, host: Host, env: Mapping[str, str]) -> dict[str, str]:
@@ -287,7 +287,7 @@ def look(transport: Transports, hosts: Iterable[Host]) -> KeyScan:
     changed: dict[str, DtctlError] = {}
     for name in outcomes.results.keys() - set(unknown):
         try:
-            stations[name].keys.judge(outcomes.results[name])
+            stations[name].keys.require_trusted(outcomes.results[name])
         except DtctlError as error:
             changed[name] = error
     return KeyScan(

@@ -16,7 +16,7 @@ from dtctl.agent.records.run_state import ahead_s, on_clock
 from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.checkpoints import Checkpoints
-from dtctl.operations.client import Request, ask, knows_no_run
+from dtctl.operations.client import Request, ask_hosts, knows_no_run
 from dtctl.operations.client.plausible import check_status
 from dtctl.operations.snapshot import (
     NOT_THERE,
@@ -26,8 +26,8 @@ from dtctl.operations.snapshot import (
     RunStatus,
     TaskStatus,
     Verdict,
-    judge,
     seen_now,
+    verdict_by_hosts,
 )
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.wire import untrue
@@ -214,7 +214,7 @@ def status_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
         record=record,
         tasks=coordination.tasks,
         verdict=seen_now(coordination.verdict, coordination.tasks),
-        checkpoints=tuple(Checkpoints(record.coordinator, one) for one in answer["checkpoints"]),
+        checkpoints=tuple(Checkpoints(record.coordinator, checkpoint) for checkpoint in answer["checkpoints"]),
         time=answer["time"],
         coordination=coordination,
         machines=_machines({host: one["state"] for host, one in coordination.contacts.items()}),
@@ -237,19 +237,21 @@ def status_of_hosts(
     """
     answers, errors = dict(answered or {}), dict(failed or {})
     unasked = [name for name in record.hosts if name not in {**answers, **errors}]
-    outcomes = ask(record, transport, request_of_status(record, guess=guess), unasked)
+    outcomes = ask_hosts(record, transport, request_of_status(record, guess=guess), unasked)
     answers, errors = {**answers, **outcomes.results}, {**errors, **outcomes.errors}
     inventory = agreed(record, answers)
     known = record if inventory is None else record.as_known(inventory)
     if inventory is not None:
         unasked = [name for name in dict.fromkeys(known.roster.values()) if name not in record.hosts]
-        more = ask(known, transport, request_of_status(known, guess=guess), unasked)
+        more = ask_hosts(known, transport, request_of_status(known, guess=guess), unasked)
         answers, errors = {**answers, **more.results}, {**errors, **more.errors}
         for host, error in dissenters(inventory, answers).items():
             del answers[host]
             errors[host] = error
     nothing = Verdict(Outcome.CREATED, (fact("no_run"),))
-    return _put_together(known, answers, errors, judge(inventory, answers) if inventory is not None else nothing)
+    return _put_together(
+        known, answers, errors, verdict_by_hosts(inventory, answers) if inventory is not None else nothing
+    )
 
 
 def _put_together(

@@ -89,7 +89,7 @@ def _down(
         left = _clear_others(others, transport)
         reached = [host for host in clear if host not in conversations.errors]
         reached += _cleared(others, transport, left)
-        answers = conversations.ask(_removal(record, order, report, reached), clear)
+        answers = conversations.ask_hosts(_removal(record, order, report, reached), clear)
         rest = result_of(record, conversations, answers.items())
     awaited = _awaited(answers)
     without_answer = {

@@ -16,7 +16,7 @@ from dtctl.agent.run.gang import goes_on_without, may_scale, out_beyond
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId
-from dtctl.operations.client import Request, ask
+from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import First, ask_about, ask_whole_run, request_of_status
 from dtctl.operations.restart import RestartResult, statuses, why_unreached
@@ -156,7 +156,7 @@ def _ask_directly(
     """The host's own answer, unless it has given one already."""
     if host in own:
         return {host: own[host]}, {}
-    outcomes = ask(record, transport, wanted, [host])
+    outcomes = ask_hosts(record, transport, wanted, [host])
     return outcomes.results, outcomes.errors
 
 

@@ -95,7 +95,7 @@ def _wheels_in(place: Path) -> list[str]:
     """
     try:
         with os.scandir(place) as entries:
-            modes = {one.name: one.stat(follow_symlinks=False).st_mode for one in entries if one.name[0] != "."}
+            modes = {entry.name: entry.stat(follow_symlinks=False).st_mode for entry in entries if entry.name[0] != "."}
     except OSError as error:
         summary = f"the wheels in {place} cannot be read: {(error.strerror or str(error)).lower()}"
         raise PreflightError(summary, hint=_FILL % place) from error

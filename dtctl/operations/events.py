@@ -60,7 +60,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
     outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))
     if not outcomes.results:
         raise cause.cause
-    merged = sorted((one for events in outcomes.results.values() for one in events), key=lambda one: one["time"])
+    merged = sorted((event for events in outcomes.results.values() for event in events), key=lambda one: one["time"])
     return EventHistory(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
 
 
@@ -232,13 +232,13 @@ def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
     after: dict[tuple[str, int], HistoryEvent | Attempted] = {}
     """Attempt -> the first entry that the history has after its beginning."""
     begun: list[tuple[str, int]] = []
-    for one in events:
-        for entry in folding.take(one):
+    for event in events:
+        for entry in folding.take(event):
             entries.insert(_position(entries, entry), entry)
             after.update(dict.fromkeys(begun, entry))
             begun.clear()
-        if one["kind"] == "task" and one["task"] is not None and one["to"] == "running":
-            begun.append((one["task"], one["attempt"] or 0))
+        if event["kind"] == "task" and event["task"] is not None and event["to"] == "running":
+            begun.append((event["task"], event["attempt"] or 0))
     for running in folding.rest():
         place = next((at for at, entry in enumerate(entries) if _time(entry) > running.time), len(entries))
         follower = after.get((running.task, running.attempt))

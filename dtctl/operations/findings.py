@@ -165,9 +165,9 @@ class Facts:
         coordination = self.status.coordination
         incidents = coordination.view["incidents"] if coordination is not None else ()
         found = [
-            (one["noticed"], sentence(why_of(one)))
-            for one in incidents
-            if one["task"] == str(task.id) and one["loss"] in HANGS
+            (incident["noticed"], sentence(why_of(incident)))
+            for incident in incidents
+            if incident["task"] == str(task.id) and incident["loss"] in HANGS
         ]
         return found or [(past["ended"], sentence(why_ended(past))) for past in task.entry["history"] if past["hung"]]
 

@@ -10,7 +10,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import Request, ask
+from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
@@ -70,7 +70,7 @@ def collect(
     fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written, "over": over}
     on_frame = {"progress": lambda host, message: None}
     request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, on_frame, _QUIET_S)
-    outcomes = ask(record, ImpatientTransport(transport, record), request, record.hosts)
+    outcomes = ask_hosts(record, ImpatientTransport(transport, record), request, record.hosts)
     reported = outcomes.results.items()
     return GcResult(
         outcomes.results,

@@ -170,13 +170,13 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
     ):
         spans = without_unsaved(spans, newest["step"])
     seconds: dict[str, float] = {what: account["before"].get(what, 0.0) for what in rules.PARTS}
-    for one in spans:
-        seconds[one.what] += one.seconds
+    for span in spans:
+        seconds[span.what] += span.seconds
     found = Goodput(account["since"], account["seconds"], seconds, tuple(spans))
     saves = status.newest_checkpoint.report["all"] if status.newest_checkpoint else ()
     incidents = status.coordination.view["incidents"] if status.coordination else ()
     gains = [*_by_saving(found, saves), *_by_noticing(found, incidents, account["gap_s"]), *_by_cause(found, incidents)]
-    worth = sorted((one for one in gains if one.share >= LEAST_GAIN), key=lambda one: -one.share)
+    worth = sorted((gain for gain in gains if gain.share >= LEAST_GAIN), key=lambda one: -one.share)
     return dataclasses.replace(found, gains=tuple(worth), by_scalars=by_scalars)
 
 
@@ -201,32 +201,32 @@ def without_unsaved(spans: Sequence[Span], saved: int) -> list[Span]:
 
 
 def _spans(account: Account) -> list[Span]:
-    found = []
+    spans = []
     begin_s = sum(account["before"].values())
-    for one in account["spans"]:
-        found.append(Span(one["what"], min(begin_s, one["end_s"]), one["end_s"], one["step"]))
-        begin_s = one["end_s"]
+    for span in account["spans"]:
+        spans.append(Span(span["what"], min(begin_s, span["end_s"]), span["end_s"], span["step"]))
+        begin_s = span["end_s"]
     if account["seconds"] > begin_s:
-        found.append(Span(rules.unjudged(account), begin_s, account["seconds"]))
-    return found
+        spans.append(Span(rules.unjudged(account), begin_s, account["seconds"]))
+    return spans
 
 
-def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
+def _by_saving(goodput: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
     """The gain of another save interval, by Young's rule (1974): the best is the root of 2 * (cost of a save) * (time
     to a loss).
     """
-    rollbacks = sum(one.what == "again" for one in found.spans)
-    times = sorted(one["time"] for one in saves if one["complete"])
+    rollbacks = sum(span.what == "again" for span in goodput.spans)
+    times = sorted(save["time"] for save in saves if save["complete"])
     gaps = [later - before for before, later in pairwise(times) if later > before]
     if rollbacks and not times:
-        return [Gain("checkpoints", found.share_of("again"))]
+        return [Gain("checkpoints", goodput.share_of("again"))]
     if not rollbacks or not gaps:
         return []
     now_s = median(gaps)
-    cost_s = max(LEAST_SAVE_S, median(one["size_bytes"] for one in saves) / WRITE_BYTES_S)
-    best_s = _rounded(math.sqrt(2 * cost_s * found.counted_s / rollbacks))
-    saved_s = found.seconds["again"] * (1 - best_s / now_s) - cost_s * found.counted_s * (1 / best_s - 1 / now_s)
-    return [Gain("save", saved_s / found.counted_s, from_s=now_s, to_s=best_s)] if best_s < now_s else []
+    cost_s = max(LEAST_SAVE_S, median(save["size_bytes"] for save in saves) / WRITE_BYTES_S)
+    best_s = _rounded(math.sqrt(2 * cost_s * goodput.counted_s / rollbacks))
+    saved_s = goodput.seconds["again"] * (1 - best_s / now_s) - cost_s * goodput.counted_s * (1 / best_s - 1 / now_s)
+    return [Gain("save", saved_s / goodput.counted_s, from_s=now_s, to_s=best_s)] if best_s < now_s else []
 
 
 def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) -> list[Gain]:
@@ -239,17 +239,17 @@ def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) ->
     return [Gain("stall", share, from_s=now_s, to_s=limit_s)] if limit_s < now_s else []
 
 
-def _by_cause(found: Goodput, incidents: Sequence[Incident]) -> list[Gain]:
+def _by_cause(goodput: Goodput, incidents: Sequence[Incident]) -> list[Gain]:
     """The cost of each task's losses: the time that was not kept from a loss until the training continued."""
     costs: dict[TaskId, float] = {}
     counts: dict[TaskId, int] = {}
     for number, one in enumerate(incidents):
-        begin_s = one["noticed"] - found.since
-        until_s = incidents[number + 1]["noticed"] - found.since if number + 1 < len(incidents) else math.inf
+        begin_s = one["noticed"] - goodput.since
+        until_s = incidents[number + 1]["noticed"] - goodput.since if number + 1 < len(incidents) else math.inf
         task = TaskId.parse(one["task"])
-        costs[task] = costs.get(task, 0.0) + _not_kept(found.spans, begin_s, until_s)
+        costs[task] = costs.get(task, 0.0) + _not_kept(goodput.spans, begin_s, until_s)
         counts[task] = counts.get(task, 0) + 1
-    return [Gain("losses", cost / found.counted_s, task=task, count=counts[task]) for task, cost in costs.items()]
+    return [Gain("losses", cost / goodput.counted_s, task=task, count=counts[task]) for task, cost in costs.items()]
 
 
 def _not_kept(spans: Sequence[Span], begin_s: float, until_s: float) -> float:

@@ -55,17 +55,17 @@ def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlErr
     return {host: error for host, error in found.errors.items() if not gone or host != exchange.old}
 
 
-def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus) -> None:
+def check_replaceable(cluster: Cluster, exchange: Replacement, status: RunStatus) -> None:
     """Raises UsageError if there is no run, and PreflightError unless it has the cluster's tasks on its hosts.
 
     Or on those of the exchange: a `replace` that was killed at its end is typed again.
     """
-    if not found.time:
-        if found.errors:  # of a host that `up` has missed
+    if not status.time:
+        if status.errors:  # of a host that `up` has missed
             return
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
-    run = found.record
-    if found.verdict.outcome.decided:  # the next start uses the place that the file, and this command, name
+    run = status.record
+    if status.verdict.outcome.decided:  # the next start uses the place that the file, and this command, name
         return
     if run.moved:
         lines = [f"{new} has taken the place of {old}" for old, new in run.moved.items()]
@@ -96,27 +96,27 @@ def _how_to_agree(cluster: Cluster, run: RunRecord) -> str:
 
 
 def prepare_replacement(
-    exchange: Replacement, found: RunStatus, hostname: Hostname, environ: Mapping[str, str]
+    exchange: Replacement, status: RunStatus, hostname: Hostname, environ: Mapping[str, str]
 ) -> Start:
     """The start that replaces the live run; it leaves out the hosts that the live run left out."""
-    absent = found.coordination.absent_hosts if found.coordination else ()
+    absent = status.coordination.absent_hosts if status.coordination else ()
     missing = sum(name != exchange.old for name in absent)
     launch = prepare_launch(
-        as_scaled(exchange.cluster, found),
+        as_scaled(exchange.cluster, status),
         hostname,
         environ,
-        local=found.record.is_local,
+        local=status.record.is_local,
         replace=True,
         allow_missing=missing or None,
     )
     return dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={exchange.old: exchange.new}))
 
 
-def as_scaled(cluster: Cluster, found: RunStatus) -> Cluster:
+def as_scaled(cluster: Cluster, status: RunStatus) -> Cluster:
     """The cluster with the task numbers that `scale` has set in the live run, which the file does not have."""
-    if found.coordination is None or found.verdict.outcome.decided:
+    if status.coordination is None or status.verdict.outcome.decided:
         return cluster
-    intents = found.coordination.view["intents"]
+    intents = status.coordination.view["intents"]
     held = {name: len(drains.scaled_down(name, intents)) for name in cluster.jobs}
     jobs = {
         name: dataclasses.replace(job, replicas=len(job.hosts) - held[name] if held[name] else None)

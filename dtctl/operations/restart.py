@@ -10,7 +10,7 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
-from dtctl.operations.client import Request, ask
+from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import Own, ask_about
 from dtctl.operations.run_record import RunRecord
@@ -54,7 +54,7 @@ def why_unreached(host: str, view: RunView | None) -> TransportError:
     if view is not None and host in view["hosts"] and view["hosts"][host]["absent"]:
         hint = "dtctl up    adds it when it is back"
         return TransportError(f"{host} is not part of the run, which was started without it", hint=hint)
-    return TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")
+    return TransportError(f"{host} is unreachable from the coordinator: its tasks start again when it is back")
 
 
 def _restart_directly(
@@ -64,7 +64,7 @@ def _restart_directly(
     left = _still_asked(tasks, away.own)
     hosts = {record.roster[task] for task in left if task in record.roster}
     names = [name for name in (*record.hosts, *record.unknown_hosts) if name in hosts and name not in away.unreachable]
-    outcomes = ask(record, transport, _request(record, left, by), names)
+    outcomes = ask_hosts(record, transport, _request(record, left, by), names)
     return RestartResult(
         tasks=statuses(record, tasks, [*away.own.values(), *outcomes.results.values()]),
         errors={**{host: error for host, error in away.unreachable.items() if host in hosts}, **outcomes.errors},

@@ -12,7 +12,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState, grouped
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import Request, ask
+from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Verdict
@@ -69,7 +69,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
             check_run(known["cluster"], None, known["run"], f"runs.{number}.run")
 
     fields = {"cluster": None} if every_cluster else {}
-    outcomes = ask(
+    outcomes = ask_hosts(
         record,
         ImpatientTransport(transport, record),
         Request("runs", RunsResult, lambda _: fields, check),
@@ -121,7 +121,7 @@ def check_known(record: RunRecord, transport: Transport, remembered: Sequence[st
     if not record.run.startswith(f"{record.cluster}-"):
         raise unknown(record.run, f"this is {record.cluster}, whose runs are named {form}", remembered)
     known = known_runs(record, transport)
-    there = [*(one.run for one in known.runs), *(one["run"] for one in known.damaged)]
+    there = [*(run.run for run in known.runs), *(one["run"] for one in known.damaged)]
     if record.run not in there and not known.errors:
         raise unknown(record.run, f"no host of {record.cluster} knows it", [*there, *remembered])
 

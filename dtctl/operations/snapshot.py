@@ -62,7 +62,7 @@ class Verdict:
     unready: tuple[TaskId, ...] = ()
     """Tasks that ran when the start took too long, and never listened."""
     of: int | None = None
-    """In a run that goes on: how many tasks take part."""
+    """How many tasks take part in a run that continues."""
 
     @classmethod
     def of_condition(cls, condition: Condition) -> Verdict:
@@ -86,7 +86,7 @@ def seen_now(verdict: Verdict, tasks: Mapping[TaskId, TaskStatus]) -> Verdict:
     return dataclasses.replace(verdict, why=(fact("tasks_run", count=running, of=verdict.of),))
 
 
-def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
+def verdict_by_hosts(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
     """The outcome by the hosts' own states; tasks of hosts without an answer are lost."""
     facts = _facts(run, answers)
     found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
@@ -246,7 +246,7 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The progress of a run; fields are None if no task has reported them. `loss` as in the log."""
 
     step: int | None = None
@@ -265,18 +265,18 @@ class Progress:
         return max(0, self.target - self.step) / self.rate
 
 
-def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
+def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> RunProgress:
     """The progress of the task that has come furthest in training, with the lead's loss and rate if it reports them.
 
     Rates are of tasks that run: of another its last rate predicts nothing.
     """
     reporting = [task for task in tasks if task.entry["step"] is not None]
     if not reporting:
-        return Progress(target=target)
+        return RunProgress(target=target)
     furthest = max(reporting, key=lambda task: (task.entry["step"] or 0, task.id == lead))
     first = sorted(reporting, key=lambda task: (task.id != lead, -(task.entry["step"] or 0)))
     running = [task for task in first if task.state is TaskState.RUNNING]
-    return Progress(
+    return RunProgress(
         step=furthest.entry["step"],
         step_time=furthest.entry["step_time"],
         target=target,
@@ -375,7 +375,7 @@ class RunStatus:
         return self.verdict.outcome.decided and not self.going_on_after_the_end
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RunProgress:
         """The progress, with the step of a checkpoint that was saved after the last reported step."""
         known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
         saved = self.newest_complete

@@ -13,7 +13,7 @@ from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.checkpoints import Checkpoints
-from dtctl.operations.client import ask, knows_no_run
+from dtctl.operations.client import ask_hosts, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict, seen_now
@@ -83,7 +83,7 @@ def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:
 def before_first_run(record: RunRecord, transport: Transport, dirs: Mapping[str, Sequence[str]]) -> RunStatus:
     """The checkpoints in these directories of hosts without a run, from which the first run would continue."""
     asked = [name for name in record.task_hosts if dirs.get(name)]
-    outcomes = ask(record, ImpatientTransport(transport, record), request_of_status(record, dirs=dirs), asked)
+    outcomes = ask_hosts(record, ImpatientTransport(transport, record), request_of_status(record, dirs=dirs), asked)
     answers = outcomes.results
     return RunStatus(
         record=record,
@@ -110,7 +110,7 @@ def _with_answers_of_hosts(
     lead = found.record.roster[found.record.lead]
     elsewhere = [lead] if lead != found.record.coordinator else []
     unasked = [*lost, *(host for host in elsewhere if host not in answered and host not in lost)]
-    outcomes = ask(asked, transport, request_of_status(asked), [name for name in unasked if name in asked.hosts])
+    outcomes = ask_hosts(asked, transport, request_of_status(asked), [name for name in unasked if name in asked.hosts])
     answers = {**{host: one for host, one in answered.items() if one is not None}, **outcomes.results}
     saved = [
         Checkpoints(host, report)

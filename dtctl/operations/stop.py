@@ -286,10 +286,10 @@ def _stop_directly(
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
         conversations.errors.update(unreachable)
         unasked = [host for host in _hosts_of(record, tasks) if host not in own]
-        first = {**own, **conversations.ask(_request(record, tasks, order, report), unasked)}
+        first = {**own, **conversations.ask_hosts(_request(record, tasks, order, report), unasked)}
         waiting = [host for host, answer in first.items() if answer["waiting"]]
         rest = _request(record, tasks, order, report, others_ended=True)
-        last = conversations.ask(rest, waiting) if waiting else {}
+        last = conversations.ask_hosts(rest, waiting) if waiting else {}
         return result_of(record, conversations, [*first.items(), *last.items()])
 
 

@@ -291,7 +291,7 @@ def named_by_others(words: Mapping[str, Collection[str]]) -> set[str]:
         for text in filter(has_address, texts):
             if text not in found:
                 marks = [mark.group(3) or mark.group(5) for mark in MARK.finditer(text)]
-                listed = [one for one in words if one.partition(":")[0] in marks]
+                listed = [word for word in words if word.partition(":")[0] in marks]
                 found[text] = frozenset([*(mark for mark in marks if mark and ":" in mark), *listed])
             named |= found[text] - {task}
     return named

@@ -44,7 +44,7 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
 
 
 def show_checkpoints(
-    found: Sequence[Checkpoints],
+    places: Sequence[Checkpoints],
     now: float,
     elsewhere: Callable[[Checkpoints, Checkpoint], Mapping[int, str]] = lambda place, one: {},
 ) -> None:
@@ -53,7 +53,7 @@ def show_checkpoints(
     `elsewhere`: the shards of a checkpoint that a host lacks, and their hosts.
     """
     out = console.out()
-    for place in found:
+    for place in places:
         report, hosts = place.report, fold((place.host, *place.others))
         out.print(at(hosts, report["dir"]) + (" (which no setting names)" if report["guessed"] else ""))
         if report["problem"]:

@@ -61,12 +61,12 @@ def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = Fals
         return stderr.host_errors(errors)
     groups = group_errors(errors)
     label, style = ("warning", "bold yellow") if tolerated else ("error", "bold red")
-    for one in groups:
-        whole = f"{one.summary}{APART}{one.next_step}"
-        in_one_line = len(groups) > 1 and one.covers_all and "\n" not in whole and console.fits(f"{label}: {whole}")
-        detail = "" if len(groups) > 1 and one.covers_all else one.detail
-        _labelled(label, style, whole.rstrip() if in_one_line else one.summary)
-        _more(one.first, one.hosts, detail=detail, hint="" if in_one_line else one.hint)
+    for group in groups:
+        whole = f"{group.summary}{APART}{group.next_step}"
+        in_one_line = len(groups) > 1 and group.covers_all and "\n" not in whole and console.fits(f"{label}: {whole}")
+        detail = "" if len(groups) > 1 and group.covers_all else group.detail
+        _labelled(label, style, whole.rstrip() if in_one_line else group.summary)
+        _more(group.first, group.hosts, detail=detail, hint="" if in_one_line else group.hint)
     return None
 
 

@@ -40,7 +40,7 @@ def losses_lines(
     incidents: Iterable[Incident], now: float, most: int, reported: Container[tuple[str, str]] = ()
 ) -> list[str]:
     """The newest `most` causes of losses; of the losses of each, the last one. Those in `reported` are left out."""
-    by_cause = grouped((cause_of(one), one) for one in incidents)
+    by_cause = grouped((cause_of(incident), incident) for incident in incidents)
     groups = sorted((by_cause[cause] for cause in by_cause if cause not in reported), key=lambda group: group[-1]["id"])
     earlier = sum(len(group) for group in groups[:-most])
     lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
@@ -125,7 +125,7 @@ def clock(epoch_s: float) -> str:
 def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
     if before is None or now.verdict.outcome is Outcome.CREATED:
         return []
-    lost = [f"{host} is away" for host in now.lost_hosts if host not in before.lost_hosts]
+    lost = [f"{host} is unreachable" for host in now.lost_hosts if host not in before.lost_hosts]
     back = [f"{host} is back" for host in before.lost_hosts if now.contacts[host]["connected"]]
     drained = [f"{host} is drained" for host in now.drained_hosts if host not in before.drained_hosts]
     again = [f"{host} is no longer drained" for host in before.drained_hosts if host not in now.drained_hosts]
@@ -143,21 +143,21 @@ def _recovery(incident: Incident, now: float) -> str:
     return "to be started again"
 
 
-def _course(one: Attempted) -> str:
-    why, kind = sentence(one.why), headline(one.why)
-    if not one.ended:
-        verb = {"starting": "starts", "running": "runs"}.get(one.state)
-        return f"{verb}: {why}" if verb and why else verb or why or one.state
-    ran = "did not run" if one.ran_s is None else f"ran {duration(one.ran_s)}"
-    if one.state == "succeeded":
-        return f"{ran}, succeeded" if len(one.why) <= 1 else f"{ran}, {why}, succeeded"
-    if one.state == "stopped":
+def _course(attempted: Attempted) -> str:
+    why, kind = sentence(attempted.why), headline(attempted.why)
+    if not attempted.ended:
+        verb = {"starting": "starts", "running": "runs"}.get(attempted.state)
+        return f"{verb}: {why}" if verb and why else verb or why or attempted.state
+    ran = "did not run" if attempted.ran_s is None else f"ran {duration(attempted.ran_s)}"
+    if attempted.state == "succeeded":
+        return f"{ran}, succeeded" if len(attempted.why) <= 1 else f"{ran}, {why}, succeeded"
+    if attempted.state == "stopped":
         return f"{ran}, {why or 'stopped'}" if kind in ("stopped", "stopped_by", None) else f"{ran}, stopped: {why}"
-    if any(read(each)["kind"] in HOLDING for each in one.why):
+    if any(read(each)["kind"] in HOLDING for each in attempted.why):
         return f"{ran}, {why}"
     if kind in ("restart", "restarted_with"):
         return f"{ran}, {'restarted' if kind == 'restart' else why}"
-    what = "failed" if one.state == "failed" else "restarted" if one.again else "to be restarted"
+    what = "failed" if attempted.state == "failed" else "restarted" if attempted.again else "to be restarted"
     return ", ".join(filter(None, [ran, why, what]))
 
 
@@ -179,19 +179,19 @@ def _seconds(span: float) -> str:
     return f"{span:.1f} s" if span < 60 else duration(span)
 
 
-def _text(one: HistoryEvent) -> str:
+def _text(event: HistoryEvent) -> str:
     """An entry as a sentence: subject, change, reason, and the user who requested it."""
-    who, why = one["task"] or one["host"] or "", sentence(why_of(one))
-    if one["kind"] == "task":
-        attempt = f" (attempt {one['attempt']})" if one["attempt"] and one["attempt"] > 1 else ""
-        what = f"{one['from']} -> {one['to']}" if one["from"] != one["to"] else f"{one['to']}"
-        text = f"{who} on {one['host']} {what}{attempt}" if one["host"] else f"{who} {what}{attempt}"
+    who, why = event["task"] or event["host"] or "", sentence(why_of(event))
+    if event["kind"] == "task":
+        attempt = f" (attempt {event['attempt']})" if event["attempt"] and event["attempt"] > 1 else ""
+        what = f"{event['from']} -> {event['to']}" if event["from"] != event["to"] else f"{event['to']}"
+        text = f"{who} on {event['host']} {what}{attempt}" if event["host"] else f"{who} {what}{attempt}"
         text += f": {why}" if why else ""
-    elif one["kind"] == "condition":
-        counts = headline(why_of(one)) == "tasks_run"  # only at that moment: no event follows when the rest start
-        text = str(one["to"]) if counts or not why else f"{one['to'] or 'condition'}: {why}"
-    elif not who or who in named(why_of(one)) or (one["kind"] == "contact" and headline(why_of(one)) == "said"):
+    elif event["kind"] == "condition":
+        counts = headline(why_of(event)) == "tasks_run"  # only at that moment: no event follows when the rest start
+        text = str(event["to"]) if counts or not why else f"{event['to'] or 'condition'}: {why}"
+    elif not who or who in named(why_of(event)) or (event["kind"] == "contact" and headline(why_of(event)) == "said"):
         text = why
     else:
-        text = f"{why} ({who})" if one["kind"] == "request" else f"{who}: {why}"
-    return f"{one['by']}: {text}" if one["by"] else text
+        text = f"{why} ({who})" if event["kind"] == "request" else f"{who}: {why}"
+    return f"{event['by']}: {text}" if event["by"] else text

@@ -62,17 +62,17 @@ def advice_lines(status: RunStatus) -> list[str]:
 
 
 def paragraph(
-    found: Finding, *, shown: bool = False, most_lines: int | None = None, typed: str | None = None
+    finding: Finding, *, shown: bool = False, most_lines: int | None = None, typed: str | None = None
 ) -> list[str]:
     """The finding as lines. `shown`: the lines above already show how its tasks ended, and the end of their log.
 
     `typed`: the command that shows it, which is not proposed.
     """
-    known = {name: word for name, word in words(found).items() if not (shown and name == "log_of")}
-    what, means = happened(found.seen), filled(found.signature.means, known)
-    head = [] if shown and not found.seen.waiting else [what] if what else []
-    lines = last_lines(found)[-most_lines:] if most_lines else last_lines(found)
-    return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(found, typed)]
+    known = {name: word for name, word in words(finding).items() if not (shown and name == "log_of")}
+    what, means = happened(finding.seen), filled(finding.signature.means, known)
+    head = [] if shown and not finding.seen.waiting else [what] if what else []
+    lines = last_lines(finding)[-most_lines:] if most_lines else last_lines(finding)
+    return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(finding, typed)]
 
 
 def last_lines(found: Finding) -> list[str]:
@@ -136,9 +136,9 @@ def filled(template: str, known: Mapping[str, str]) -> str:
     return FIELD.sub(lambda match: known.get(match[1], "?"), shown)
 
 
-def words(found: Finding) -> dict[str, str]:
+def words(finding: Finding) -> dict[str, str]:
     """The fields of a finding as text for people."""
-    seen = found.seen
+    seen = finding.seen
     shown = {name: value for name, value in seen.fields.items() if name != "last_lines"}
     known = {name: valued(name, value) for name, value in shown.items() if value not in (None, "")}
     if seen.tasks:

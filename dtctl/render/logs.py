@@ -140,15 +140,15 @@ def show_setup_logs(logs: Mapping[str, Sequence[SetupLog]], lines: int | None, *
 
 def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> None:
     """Shows the path of each file, as it can be opened from here."""
-    for one in files:
+    for file in files:
         if as_json:
             from dtctl.render.machine.document import picked, print_json_line
 
-            print_json_line(picked(one, "task attempt path=file size_bytes"))
+            print_json_line(picked(file, "task attempt path=file size_bytes"))
         else:
-            console.say(str(one.path))
+            console.say(str(file.path))
     if not as_json:
-        total = size(sum(one.size_bytes for one in files))
+        total = size(sum(file.size_bytes for file in files))
         note(f"{count(len(files), 'file')} in {directory}, {total}" if files else "no line is meant: nothing was saved")
 
 

@@ -78,16 +78,16 @@ def show_awaited(awaited: Mapping[str, Waiters], errors: Collection[str]) -> Non
         note(f"what is left on {fold(left)} stays", "dtctl down    again removes it, once it answers")
 
 
-def show_draining(host: str, found: Ending) -> None:
+def show_draining(host: str, ending: Ending) -> None:
     """Shows other consequences of a drain, before it."""
-    if found.spares is not None:
-        left = f"remaining spares: {fold(found.spares)}" if found.spares else "no spare is left"
+    if ending.spares is not None:
+        left = f"remaining spares: {fold(ending.spares)}" if ending.spares else "no spare is left"
         note(f"{host} has no task, and replaces no host until dtctl undrain {host}; {left}")
-    if found.is_idle:
+    if ending.is_idle:
         note("dtctl plan    names the voters: one that is shut down counts as a lost one")
-    elif set(found.hosts) - {host}:
+    elif set(ending.hosts) - {host}:
         note("the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends the pause")
-    _show_restarts(found, "without the tasks of this host, and again after dtctl undrain")
+    _show_restarts(ending, "without the tasks of this host, and again after dtctl undrain")
 
 
 def show_undraining(host: str, found: Ending) -> None:
@@ -232,19 +232,19 @@ def _show_left(status: RunStatus) -> None:
             show_warning(f"{task.id} on {task.host} {gone}", hint=_FOREGROUND)
     if lost := _lost(status):
         hosts = fold(dict.fromkeys(status.tasks[task].host for task in lost))
-        show_warning(f"{hosts} is away: {', '.join(map(str, lost))} will be ended there when it is back")
+        show_warning(f"{hosts} is unreachable: {', '.join(map(str, lost))} will be ended there when it is back")
 
 
 def _lost(status: RunStatus) -> list[TaskId]:
     return [task.id for task in status.tasks.values() if task.state is TaskState.LOST]
 
 
-def show_remains(found: GcResult, *, dry_run: bool) -> None:
+def show_remains(result: GcResult, *, dry_run: bool) -> None:
     """Shows hosts with nothing to remove in one line, and each process by name."""
     from dtctl.operations.gc import is_nothing
 
-    busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}
-    clean = [host for host in found.remains if host not in busy]
+    busy = {host: one for host, one in result.remains.items() if not is_nothing(one)}
+    clean = [host for host in result.remains if host not in busy]
     if busy:
         found_words = [_text(one) for one in busy.values()]
         freed = [size(one["freed_bytes"]) for one in busy.values()]
@@ -252,13 +252,13 @@ def show_remains(found: GcResult, *, dry_run: bool) -> None:
         for host, one in busy.items():
             for line in _details(host, one):
                 console.say(line)
-    for written in found.written:
+    for written in result.written:
         console.say(f"{'to be removed' if dry_run else 'removed'}: {_where(written)}")
-    for kept in found.kept:
+    for kept in result.kept:
         console.say(written_line(kept))
     if clean:
         console.say(f"{fold(clean)}: nothing to remove")
-    if found.kept:
+    if result.kept:
         console.report("dtctl gc --written    also removes files that trainers wrote")
     if busy and dry_run:
         console.report("nothing has been removed yet")
@@ -275,14 +275,14 @@ def _where(one: Written) -> str:
     return f"{what}: {one_line(one.path)} on {fold(one.hosts)}"
 
 
-def _text(one: records.GcResult) -> str:
+def _text(gc_result: records.GcResult) -> str:
     counts = (
-        (len(one["processes"]), "process"),
-        (len(one["runs"]), "run"),
-        (len(one["bundles"]), "bundle"),
-        (len(one["environments"]), "environment"),
-        (len(one["files"]), "file"),
-        (len(one["written"]), "working directory"),
+        (len(gc_result["processes"]), "process"),
+        (len(gc_result["runs"]), "run"),
+        (len(gc_result["bundles"]), "bundle"),
+        (len(gc_result["environments"]), "environment"),
+        (len(gc_result["files"]), "file"),
+        (len(gc_result["written"]), "working directory"),
     )
     return ", ".join(count(number, noun) for number, noun in counts if number)
 

@@ -12,7 +12,7 @@ from dtctl.agent.records.reasons import Fact, fact, headline, sentence
 from dtctl.agent.run.policy import why_ended
 from dtctl.config.cluster import Cluster, Hook
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.operations.consent import Program, allow_command
+from dtctl.operations.consent import LocalProgram, allow_command
 from dtctl.operations.sending import sending_lines
 from dtctl.operations.snapshot import Coordination, TaskStatus, how_it_ended
 from dtctl.operations.up.result import (
@@ -48,7 +48,7 @@ def show_hooks(hooks: Sequence[Hook]) -> None:
         note(hook_line(hook))
 
 
-def show_wanted(programs: Sequence[Program], sendings: Sequence[Sending]) -> None:
+def show_wanted(programs: Sequence[LocalProgram], sendings: Sequence[Sending]) -> None:
     """Shows what the file would start here and what it would send from here, before it is allowed."""
     if programs:
         console.report("this would start on this machine:")
@@ -60,7 +60,7 @@ def show_wanted(programs: Sequence[Program], sendings: Sequence[Sending]) -> Non
             console.report(f"  {line}")
 
 
-def program_lines(programs: Sequence[Program]) -> Iterator[str]:
+def program_lines(programs: Sequence[LocalProgram]) -> Iterator[str]:
     for one in programs:
         where = f" on {fold(one.hosts)}" if one.hosts else ""
         yield f"{one.what}{where}: {shlex.join(hide_words(one.argv))}"
@@ -68,7 +68,7 @@ def program_lines(programs: Sequence[Program]) -> Iterator[str]:
             yield f"    {name}: {hide_variable(name, value) if name.startswith('env.') else hide_text(value)}"
 
 
-def not_allowed(cluster: Cluster, programs: Sequence[Program], *, local: bool) -> PreflightError:
+def not_allowed(cluster: Cluster, programs: Sequence[LocalProgram], *, local: bool) -> PreflightError:
     return PreflightError(
         f"{cluster.file} would start programs on this machine, and you have not allowed it",
         detail="\n".join(program_lines(programs)),

@@ -112,11 +112,11 @@ class Transports:
 def _in_turn(waiting: Waiting, passphrase: Callable[[str], str | None]) -> Callable[[str], str | None]:
     """The same prompt; while it lasts, nothing is reported as awaited."""
 
-    def ask(path: str) -> str | None:
+    def prompt(path: str) -> str | None:
         with waiting.asking():
             return passphrase(path)
 
-    return ask
+    return prompt
 
 
 def _announced(
@@ -150,11 +150,11 @@ def terminal_passphrase(
     except OSError:
         return None
 
-    def ask(path: str) -> str | None:
+    def prompt(path: str) -> str | None:
         with still():
             return _ask(shown(path))
 
-    return ask
+    return prompt
 
 
 def _ask(path: str) -> str | None:

@@ -103,13 +103,13 @@ def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
     several = len(groups) > 1
     shown = [
         Row(
-            one.summary,
-            next(iter(one.next_step.splitlines()), "") if several else "",
-            () if several and one.covers_all else tuple(one.detail.splitlines()),
+            group.summary,
+            next(iter(group.next_step.splitlines()), "") if several else "",
+            () if several and group.covers_all else tuple(group.detail.splitlines()),
         )
-        for one in groups[:MOST_KINDS]
+        for group in groups[:MOST_KINDS]
     ]
-    more = [name for one in groups[MOST_KINDS:] for name in one.hosts]
+    more = [name for group in groups[MOST_KINDS:] for name in group.hosts]
     return [*shown, Row(f"{fold(more)}: for other reasons")] if more else shown
 
 

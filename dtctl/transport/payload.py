@@ -34,7 +34,7 @@ PACKING = 6
 
 
 @dataclass(frozen=True)
-class Program:
+class AgentProgram:
     """`content`: a line of JSON with the paths and sizes of the files that a host keeps, and then the files."""
 
     content: bytes
@@ -54,12 +54,12 @@ def once(work: Callable[[], R]) -> Callable[[], R]:
 
 
 @once
-def agent_program() -> Program:
+def agent_program() -> AgentProgram:
     files = {f"{_PACKAGE}/{name}": source for name, source in _sources().items()}
     files["__main__.py"] = files.pop(f"{_PACKAGE}/{_BOOTSTRAP}")
     index = json.dumps([(path, len(source)) for path, source in files.items()]).encode()
     content = b"\n".join([index, b"".join(files.values())])
-    return Program(content, hashlib.sha256(content).hexdigest())
+    return AgentProgram(content, hashlib.sha256(content).hexdigest())
 
 
 def opening(stay: str = "") -> bytes:

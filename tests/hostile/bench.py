@@ -56,7 +56,7 @@ PORT = 2222
 """The port of their tasks: `check` tests whether it is open to this machine, and nothing else."""
 OWN = re.compile(
     r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.json|current|places/.+\.json))|"
-    r"project/pulled/(\.[^/]+\.part/)?(arrived|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))|"
+    r"project/pulled/(\.[^/]+\.part/)?((arrived|placing)(\.new)?|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))|"
     r"project/(demo-1|report)\.html|project/saved/worker-[01]\.attempt-[0-9]+\.log"
 )
 """Files of a home that dtctl may write: its own, those of runs of this cluster, and the requested ones."""

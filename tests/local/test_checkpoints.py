@@ -93,7 +93,7 @@ def test_checkpoints_from_the_first_to_the_damaged_one(home: Desk) -> None:
     assert "recovery.allow_scratch: true" in ended.stderr
 
 
-def test_checkpoints_are_listed_before_the_first_run(home: Desk) -> None:
+def test_every_action_on_checkpoints_works_before_the_first_run(home: Desk) -> None:
     hosts = "hosts:\n  node-1: {transport: local}\n  node-2: {transport: local}\n"
     home.write_cluster(CLUSTER.replace("OUT", "out") + "dirs: {{output: saved}}\n", hosts=hosts)
     empty = home.run("checkpoints")
@@ -105,6 +105,13 @@ def test_checkpoints_are_listed_before_the_first_run(home: Desk) -> None:
     [place] = document["checkpoints"]
     assert (place["host"], place["others"]) == ("node-1", ["node-2"])
     assert [one["prefix"] for one in place["all"]] == ["model.ckpt-200", "model.ckpt-100"]
+    assert home.dtctl("checkpoints", "verify", "200").count(": sound, 120 B") == 1
+    home.dtctl("checkpoints", "pull", "100", "here")
+    assert (home.project / "here" / "model.ckpt-100.index").exists()
+    assert "1 would be removed" in home.dtctl("checkpoints", "prune", "--keep", "1", "--dry-run")
+    assert "1 removed" in home.dtctl("checkpoints", "prune", "--keep", "1", "-y")
+    output = home.home / "dtctl" / home.name / "saved"
+    assert sorted(path.name for path in output.glob("*.index")) == ["model.ckpt-200.index"]
     home.write_cluster(CLUSTER.replace("OUT", "out"), hosts=hosts)
     assert "no checkpoint directory: set dirs.output" in home.run("checkpoints").stderr
 

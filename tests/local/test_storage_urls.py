@@ -111,7 +111,7 @@ def test_checkpoints_in_a_bucket_are_checked_as_those_in_a_directory(
             monkeypatch.setenv(name, value)
         upload(bucket, directory, "digits")
         report = look(Place(f"{bucket.url}/digits/"))
-        here = reading.inspect(str(directory), time.monotonic() + 60.0)
+        here = reading.read_checkpoints(str(directory), time.monotonic() + 60.0)
         assert judged(report) == judged(here)
         assert len(report["all"]) == 8
         assert report["dir"] == f"{bucket.url}/digits"

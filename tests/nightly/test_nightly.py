@@ -202,10 +202,19 @@ def test_skips_of_tests_and_of_modules_fail_in_ci_on_workers(
     assert "the moon is full" in done.stdout.str()
 
 
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, jobs: str) -> pytest.RunResult:
+def test_a_test_that_a_bounded_run_does_not_begin_is_no_failure_in_ci(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_it="def test_passes(): pass")
+    for name, value in until.settings(minutes=-1).items():
+        monkeypatch.setenv(name, value)
+    run(pytester, monkeypatch, "true", "-n2", "-p", "tests.nightly.until").assert_outcomes(skipped=1)
+
+
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, *options: str) -> pytest.RunResult:
     for name, value in {"CI": ci, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}.items():
         monkeypatch.setenv(name, value)
-    return pytester.runpytest_subprocess("-p", "xdist.plugin", "-p", "tests.skips", jobs)
+    return pytester.runpytest_subprocess("-p", "xdist.plugin", "-p", "tests.skips", *options)
 
 
 def test_every_expected_skip_is_of_a_test_that_exists() -> None:

@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def tiny_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "opening", lambda *_: OPENING)
-    monkeypatch.setattr(payload, "agent_program", lambda: payload.Program(OPENING, "tiny"))
+    monkeypatch.setattr(payload, "agent_program", lambda: payload.AgentProgram(OPENING, "tiny"))
 
 
 @pytest.fixture(scope="module")

@@ -23,17 +23,21 @@ MINUTE = 60
 @dataclass
 class Item:
     name: str
-    marks: set[str] = field(default_factory=set)
+    marks: dict[str, pytest.Mark] = field(default_factory=dict)
 
-    def get_closest_marker(self, name: str) -> str | None:
-        return name if name in self.marks else None
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self.marks.get(name)
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, number: int, of: int, order: str = "a") -> list[Item]:
     """Of 20 trainings and 83 other tests."""
     for name, value in slices.settings(number, of, order).items():
         monkeypatch.setenv(name, value)
-    items: Any = [Item(f"training {n}", {"training"}) for n in range(20)] + [Item(f"other {n}") for n in range(83)]
+    training = pytest.mark.training.mark
+    items: Any = [Item(f"training {n}", {"training": training}) for n in range(20)]
+    items += [Item(f"other {n}") for n in range(83)]
+    for item in (items[3], items[13], items[63]):
+        item.marks["timeout"] = pytest.mark.timeout(900).mark
     hook = slices.pytest_collection_modifyitems(Mock(), items)
     next(hook)
     with suppress(StopIteration):
@@ -47,6 +51,12 @@ def test_slices_have_every_test_once_and_trainings_in_equal_shares(monkeypatch: 
     assert len(names) == len(set(names)) == 103
     assert {sum("training" in item.marks for item in part) for part in parts} == {2}
     assert all("training" in item.marks for part in parts for item in part[:2]), "trainings run first"
+
+
+def test_what_may_take_long_runs_before_other_trainings_and_before_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [item.name for item in chosen(monkeypatch, 3, 5)]
+    assert sorted(names[:2]) == ["training 13", "training 3"]
+    assert names[4] == "other 43"
 
 
 def test_the_order_of_a_slice_is_the_same_for_a_commit_and_differs_between_commits(

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple
 
-    class Relay(Protocol):
+    class FileServer(Protocol):
         """Other hosts of a push that have the files, or want them (rooms/data/relay.py)."""
 
         port: Optional[int]
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         def connected(self, address: str, port: int, stays: Callable[[int], bool]) -> ContextManager[Wire]:
             """A connection to a host that has what is needed."""
 
-    from ..records.answers import BlockAt, Progress
+    from ..records.answers import BlockAt, PhaseProgress
 
 _MOST_SOURCES = 8
 _MUCH_BYTES = 1 << 20
@@ -105,7 +105,13 @@ class Filling:
     """`lock` is shown life while files come in: others wait for it. `relay`: other hosts may have the files, too."""
 
     def __init__(
-        self, tree: Tree, sources: Sources, staging: str, wire: Wire, lock: Optional[int], relay: Optional[Relay] = None
+        self,
+        tree: Tree,
+        sources: Sources,
+        staging: str,
+        wire: Wire,
+        lock: Optional[int],
+        relay: Optional[FileServer] = None,
     ) -> None:
         self._tree = tree
         self._sources = sources
@@ -161,7 +167,7 @@ class Filling:
         need = {"type": "need", "files": whole, "blocks": blocks}
         self._wire.send(dict(need, port=None if self._relay is None else self._relay.port))
         total = _total_bytes(self._tree, whole)
-        total += sum(self._partial(one["index"]).length(one["number"]) for one in blocks)
+        total += sum(self._partial(block["index"]).length(block["number"]) for block in blocks)
         progress = _Progress(total, self._wire, self._lock)
         feeder = _feeder(self._wire) if self._relay is not None else None
         if self._relay is None or feeder is None:
@@ -289,7 +295,7 @@ class _Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + 0.1
-            progress: Progress = {
+            progress: PhaseProgress = {
                 "phase": "receive",
                 "done_bytes": self._done,
                 "total_bytes": self._total,

@@ -91,12 +91,22 @@ def values(argv: Iterable[str]) -> List[str]:
     return found[:1000]
 
 
+class BeforeFirstRun:
+    """The same of a cluster that has no run here: its file says where the checkpoints will be."""
+
+    def __init__(self, known: List[str]) -> None:
+        self.known = known
+
+    def places(self) -> List[str]:
+        return self.known
+
+
 def report(run: Run) -> List[CheckpointReport]:
     """The checkpoints as in `reading.report`; of candidates only those with a checkpoint."""
-    found = reading.report(run.places())
+    reports = reading.report(run.places())
     if run.known:
-        return found
-    guessed = [one for one in found if one["all"]]
+        return reports
+    guessed = [one for one in reports if one["all"]]
     for one in guessed:
         one["guessed"] = True
     return guessed

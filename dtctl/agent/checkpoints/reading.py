@@ -111,7 +111,7 @@ def newest(directories: List[str]) -> Optional[Checkpoint]:
     return max(complete, key=lambda one: one["time"], default=None)
 
 
-def inspect(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
+def read_checkpoints(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
     """The report of one directory, by the caller's thread. `until`: on the monotonic clock; `most`: to be reported."""
     listing = _Look(directory, Budget(until, MOST_NAMES), most)
     for part in (_list, _look_into):
@@ -125,7 +125,7 @@ def inspect(directory: str, until: float, most: int = _MOST) -> CheckpointReport
 def _answer(directory: str, until: float) -> CheckpointReport:
     limit_s = until - time.monotonic() + LEAST_S  # it ends by itself, unless the file system hangs
     try:
-        return within(limit_s, directory, lambda: inspect(directory, until))
+        return within(limit_s, directory, lambda: read_checkpoints(directory, until))
     except Silent:
         silent = _Look(directory, Budget(until, 0))
         silent.problem = f"{directory}: the file system does not answer"

@@ -213,7 +213,7 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
         checkpoints, problem = _found(directory, until, True)
         if problem is not None:
             return None  # there may be more
-        found += [(directory, one) for one in checkpoints]
+        found += [(directory, checkpoint) for checkpoint in checkpoints]
     if not found:
         return None
     directory, newest = max(found, key=lambda one: one[1]["time"])
@@ -222,7 +222,7 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
     if any(os.path.dirname(one) == os.path.dirname(path) for one in complete):
         return None
     for other in others:
-        good = reading.inspect(other, until + reading.LEAST_S)["newest_complete"]
+        good = reading.read_checkpoints(other, until + reading.LEAST_S)["newest_complete"]
         if good is not None:
             complete.append(os.path.join(other, good["prefix"]))
     problem, elsewhere = brief(newest["problem"] or ""), next(iter(complete), None)
@@ -235,7 +235,7 @@ def _found(directory: str, until: float, distrust: bool) -> Tuple[List[Checkpoin
     With `distrust` those with damaged bytes count as damaged, down to the first intact one; those for which there is no
     time count by their looks.
     """
-    report = reading.inspect(directory, until)
+    report = reading.read_checkpoints(directory, until)
     budget, sound, found = Budget(until, 0), set(), []
     for one in report["all"]:
         if one["kind"] != "tensorflow":

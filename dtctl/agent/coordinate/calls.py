@@ -95,7 +95,7 @@ class Inquiry:
     def coordinator(self) -> str:
         return self.elected[1]
 
-    def ask(self, now: float, connected: Optional[str] = None) -> None:
+    def query_voters(self, now: float, connected: Optional[str] = None) -> None:
         """Asks all voters but the one to which this agent is connected, unless that was done just now."""
         if self._next_at is not None and now < self._next_at:
             return

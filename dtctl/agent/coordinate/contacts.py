@@ -315,7 +315,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     An agent that was away may have missed the end of its run, and comes with that run's key: the agent that listens for
     the cluster's newest run answers it.
     """
-    found = []
+    identities = []
     for other in revival.every(files.root, spec["host"]):
         try:
             held = other.spec()
@@ -325,10 +325,10 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
 
             identity = Identity(other.directory, held["run"])
             identity.context(server=True)  # now is the time to find out that it is damaged
-            found.append(identity)
+            identities.append(identity)
         except (OSError, ValueError) as error:  # half made, being removed, or damaged: the others are still served
             errors.note("coordinator: %s: %r" % (other.directory, error))
-    return found
+    return identities
 
 
 def _is_before(other: Spec, spec: Spec) -> bool:

@@ -466,8 +466,8 @@ class Coordinator:
         data["phase"] = "finishing"
         data["missing"] = None
         spent = self._accounting.close(end.kind)
-        for one in self.view.open_incidents():
-            one["closed"] = sentence([fact("run_%s" % end.kind.lower())])
+        for open_incident in self.view.open_incidents():
+            open_incident["closed"] = sentence([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)
         if spent:
             self._record("decision", spent)

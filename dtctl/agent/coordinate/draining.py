@@ -81,7 +81,7 @@ class Draining:
         held = self._held(rest)
         for task in view.present:
             intent = view.intents[task]
-            gone = [one["holder"] for one in intent["holds"] if one["holder"] in holders]
+            gone = [hold["holder"] for hold in intent["holds"] if hold["holder"] in holders]
             if not drains.is_drained(intent) or not gone:
                 continue
             host = next((name for name in reversed(gone) if name in view.hosts), None)

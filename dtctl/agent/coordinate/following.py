@@ -13,7 +13,7 @@ import time
 
 from ..host import errors
 from ..records.kinds import fields_of, made
-from ..records.messages import EVENTS_AT_ONCE, PROTOCOL, Hello, HostReport, News, Progress
+from ..records.messages import EVENTS_AT_ONCE, PROTOCOL, Hello, HostReport, News, TaskProgress
 from ..records.reasons import fact
 from ..records.run_state import Advance, Intent, Intents, State
 from ..records.spec import CoordinatorAddress, Moved, Spec, kept_by_coordinator, voters_of
@@ -138,7 +138,7 @@ class Following:
                 self._obey(message, now, intent, wanted)
         if not self.connected and now >= self._move_at and len(self._places) > 1:
             if self._inquiry is not None:
-                self._inquiry.ask(now)
+                self._inquiry.query_voters(now)
             self._dial(self._places[(self._places.index(self._place) + 1) % len(self._places)], now)
         if self.connected:
             self._send_news(state, intent)
@@ -319,7 +319,7 @@ class Following:
         elif self._inquiry is not None:
             self._inquiry.hear(host, claim)
             if self._inquiry.elected != claim[:2]:
-                self._inquiry.ask(now, connected=host)
+                self._inquiry.query_voters(now, connected=host)
 
     def _note_awaited(self, hosts: Optional[List[str]]) -> None:
         """Writes down the hosts that are awaited: `down` must not remove the agent that ends their tasks when they
@@ -401,7 +401,7 @@ class Report:
         self._state: Optional[State] = None
         """The state as last reported, if changes may be sent as `progress`."""
 
-    def news(self, state: State, intent: IntentFollower) -> Union[News, Progress, None]:
+    def news(self, state: State, intent: IntentFollower) -> Union[News, TaskProgress, None]:
         """The message to send; None if nothing has changed since the last one. What it returns counts as reported."""
         value = intent.value
         reported = (value["serial"], value["session"] is None, intent.lost_session)
@@ -420,7 +420,7 @@ def _kept(state: State) -> State:
     return kept
 
 
-def _progress(before: State, state: State) -> Optional[Progress]:
+def _progress(before: State, state: State) -> Optional[TaskProgress]:
     """The changes of a state as a `progress` message; None if more than the progress of tasks has changed."""
     was: Any = before
     for name, value in state.items():
@@ -436,7 +436,7 @@ def _progress(before: State, state: State) -> Optional[Progress]:
             return None
         if changed:
             tasks[task] = changed
-    progress: Progress = {"type": "progress", "serial": state["serial"], "tasks": tasks}
+    progress: TaskProgress = {"type": "progress", "serial": state["serial"], "tasks": tasks}
     if state["machine"] != before["machine"]:
         progress["machine"] = state["machine"]
     return progress

@@ -80,7 +80,7 @@ _MOST_NAMED = 3
 
 
 def loading(view: View) -> List[str]:
-    """Of the tasks that `missing` names: those that run and do not listen yet."""
+    """Running tasks, among those that `missing` names, that do not listen yet."""
     return [task for task in awaited(view)[:_MOST_NAMED] if view.reached(task) and _is_loading(view, task)]
 
 

@@ -25,11 +25,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypedDict, TypeVar, Union
 
-    from ..records.messages import Events, Hello, News, Progress
+    from ..records.messages import Events, Hello, News, TaskProgress
     from ..records.values import AlertTopic, Loss
 
     T = TypeVar("T")
-    FromAgent = Union[Hello, News, Progress, Events]
+    FromAgent = Union[Hello, News, TaskProgress, Events]
 
     class LostAttempt(TypedDict):
         """The attempt with which an incident begins, and when it ended."""
@@ -129,7 +129,7 @@ class View:
                 return "its %s are not those of its own tasks (%s)" % (what, ", ".join(sorted(tasks ^ own)[:3]))
         return None
 
-    def advance(self, host: str, message: Progress) -> None:
+    def advance(self, host: str, message: TaskProgress) -> None:
         """Takes it into the host's state."""
         state = self.hosts[host]["state"]
         assert state is not None, "without one the message was rejected"

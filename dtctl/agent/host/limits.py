@@ -81,10 +81,10 @@ def met(
     options = {signal.SIGXCPU: (CPU_TIME,), signal.SIGXFSZ: (FILE_SIZE,)}.get(number, options)  # type: ignore[call-overload]
     if number == signal.SIGKILL and cpu_s is not None:
         options = (CPU_TIME,)
-        limits = [one for one in limits if one["option"] == CPU_TIME and cpu_s >= _TICKS * one["value"]]
+        limits = [limit for limit in limits if limit["option"] == CPU_TIME and cpu_s >= _TICKS * limit["value"]]
     if number == signal.SIGXCPU:
-        limits = [_before_warning(one) if one["option"] == CPU_TIME else one for one in limits]
-    return [one for one in limits if one["option"] in options]
+        limits = [_before_warning(limit) if limit["option"] == CPU_TIME else limit for limit in limits]
+    return [limit for limit in limits if limit["option"] in options]
 
 
 _TICKS = 0.9

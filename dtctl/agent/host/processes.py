@@ -336,7 +336,7 @@ def send_signal(processes: Iterable[Process], number: int) -> None:
                 os.kill(process.pid, number)
 
 
-def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[Survivor]:
+def survivors_of(processes: Iterable[Process], task: Optional[str] = None) -> List[Survivor]:
     """Survivors as the protocol lists them."""
     return [{"task": task, "pid": process.pid, "command": command(process.pid)} for process in processes]
 

@@ -137,7 +137,7 @@ class Dialer:
                 return
             self._due = self._now + DIAL_S
             self._looks_up = True
-            self._names.ask()
+            self._names.resolve()
         elif self._now >= self._due:
             raise Lost("no answer within %d s" % DIAL_S)
         if self._looks_up:
@@ -226,7 +226,7 @@ class Names:
         except socket.gaierror:
             self._is_numeric = False
 
-    def ask(self) -> None:
+    def resolve(self) -> None:
         """Starts a look-up, unless one is running."""
         if not self._is_numeric and not self._asking:
             self._asking = True

@@ -19,9 +19,9 @@ from ..records.messages import (
     Over,
     Ping,
     Pong,
-    Progress,
     Refusal,
     Stance,
+    TaskProgress,
     Vote,
     Welcome,
 )
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
         type: Literal["connected"]
 
-    FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Ping, Gone, Invalid, Superseded, Left]
+    FromHub = Union[Hello, News, TaskProgress, Events, Granted, Canvass, Ping, Gone, Invalid, Superseded, Left]
     FromDialer = Union[Welcome, Orders, Lease, Vote, Stance, Elsewhere, Over, Pong, Refusal, Gone, Connected]
 
 

@@ -60,7 +60,7 @@ FRAMES = {
     "lacking": "records.answers.Lacking",
     "error": "records.answers.Refused",
     "beat": "records.answers.Alive",
-    "progress": "records.answers.Progress",
+    "progress": "records.answers.PhaseProgress",
     "need": "records.answers.Need",
     "fed": "records.answers.Fed",
     "prepared": "records.answers.Prepared",

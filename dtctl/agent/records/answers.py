@@ -83,7 +83,7 @@ class Alive(Record):
     """How long it has been at that. It may hang, for example in a file system that does not answer."""
 
 
-class Progress(Record):
+class PhaseProgress(Record):
     """The progress of some work."""
 
     phase: Line

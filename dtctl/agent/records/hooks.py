@@ -16,7 +16,7 @@ _HIDDEN = Unshown("one that is not shown here")
 
 MOST_HOOKS = 20
 MOST_DELIVERED = 2 * (MOST_TASKS + MOST_INCIDENTS) + 1
-"""As many events as a run has: a loss and its recovery for each incident that its coordinator knows, and the end."""
+"""The most events of a run: a loss and its recovery for each incident that its coordinator knows, and the end."""
 MOST_BYTES = 24 * 1024
 """The largest size of an address with its headers, which a sender is given at once."""
 

@@ -42,7 +42,7 @@ class News(HostReport):
     type: OneOf["state"]
 
 
-class Progress(Record):
+class TaskProgress(Record):
     """Sent in place of `state`, to a coordinator that supports it, if only the tasks' progress has changed."""
 
     type: OneOf["progress"]
@@ -226,7 +226,7 @@ class Refusal(Record):
 FROM_AGENT = {
     "hello": Hello,
     "state": News,
-    "progress": Progress,
+    "progress": TaskProgress,
     "events": Events,
     "granted": Granted,
     "canvass": Canvass,

@@ -139,7 +139,7 @@ SENTENCES = {
     "session_lost": "the controller was lost before the start was complete",
     "isolated": "no message from the coordinator for %(seconds).0f s",
     "moved_away": "another host has the place of %(host)s",
-    "ended_meanwhile": "the run was ended while this host was away",
+    "ended_meanwhile": "the run was ended while this host was unreachable",
     # the state of the run
     "no_task_runs": "no task runs yet",
     "tasks_run": "%(count)d of %(of)d tasks run",
@@ -148,7 +148,7 @@ SENTENCES = {
     "lead_finished": "%(task)s finished",
     "workers_finished": "every worker finished",
     "task_failed": "%(task)s failed: %(rest)s",
-    "host_gone": "%(host)s has been away for %(seconds).0f s",
+    "host_gone": "%(host)s has been unreachable for %(seconds).0f s",
     "deadline": "the deadline of %(seconds).0f s has passed",
     "not_ready": "not ready after %(seconds).0f s: %(rest)s",
     "run_succeeded": "the run has succeeded",
@@ -163,7 +163,7 @@ SENTENCES = {
     "which may have been replaced meanwhile: dtctl restart    starts it anyway",
     "lacks_voters": "most voting hosts are unreachable, so the run starts nothing and ends its tasks; if they are gone "
     "for good: dtctl up --replace    with a file of the hosts that are left",
-    "waits_for_host": "%(task)s: its host %(host)s is away",
+    "waits_for_host": "%(task)s: its host %(host)s is unreachable",
     "waits_to_listen": "%(task)s is loading",
     "starts_again": "%(task)s will start again%(because)s",
     "waits_in_state": "%(task)s is %(text)s",
@@ -176,9 +176,9 @@ SENTENCES = {
     "all_go": ": all %(count)d tasks are restarted%(later)s",
     "holds": ": %(tasks)s held",
     "takes_place": "%(what)s has been unreachable for %(span)s: %(host)s takes its tasks",
-    "no_spare": "no spare can take the tasks of %(host)s, which is away: %(text)s",
+    "no_spare": "no spare can take the tasks of %(host)s, which is unreachable: %(text)s",
     "none_left": "there is none",
-    "spare_away": "%(host)s is away",
+    "spare_away": "%(host)s is unreachable",
     "spare_drained": "%(host)s is drained",
     "spare_unfit": "%(host)s was not prepared for them",
     "spare_blind": "%(host)s does not see %(what)s as the lead's host does",
@@ -211,7 +211,7 @@ SENTENCES = {
     "asked_scale": "scale %(text)s to %(count)d",
     "asked_of": " %(tasks)s",
     # who is in touch
-    "away": "%(host)s is away: %(text)s",
+    "away": "%(host)s is unreachable: %(text)s",
     "not_back": "%(host)s is unreachable: it has not connected since the coordinator restarted",
     "begins_without": "the run begins without %(text)s",
     "joined": "%(host)s has joined the run, which had begun without it",
@@ -254,7 +254,7 @@ SENTENCES = {
     "other_run": "its host has another run",
     "no_answer": "its host does not answer",
     "way_unknown": "this machine does not know how to reach %(host)s",
-    "host_away": "%(host)s is away; it was %(text)s",
+    "host_away": "%(host)s is unreachable; it was %(text)s",
     # text of another program, or of another build
     "said": "%(text)s",
 }

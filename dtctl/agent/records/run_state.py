@@ -313,7 +313,7 @@ class Hang(Record):
 
     kind: HangKind
     seconds: Seconds
-    """For how long there was no sign of progress, or it was stopped."""
+    """How long there was no sign of progress, or the process was stopped."""
 
 
 class Entry(Because):
@@ -335,7 +335,7 @@ class Entry(Because):
     unwritten: Default[bool, False]
     """Whether its process has ended, and the exit cannot be written."""
     hold: Default[Optional[Hold], None]
-    """While it is pending: the first hold of its intent."""
+    """The first hold of its intent, while the task is pending."""
     next_start: Default[Optional[Epoch], None]
     ready: Default[bool, False]
     """Whether it is ready: a process of its own listens on its port, or it runs if it has no port."""

@@ -81,7 +81,7 @@ def url_pattern(schemes: "Sequence[str]") -> str:
 
     A password or a query may be a secret, no variable is expanded, and `::` names another file system to fsspec.
     """
-    bare = "|".join(one for one in schemes if one in _NO_HOST)
+    bare = "|".join(scheme for scheme in schemes if scheme in _NO_HOST)
     named = r"(?:%s)://(?![/@])" % "|".join(schemes)
     start = r"(?:%s|(?:%s):///)" % (named, bare) if bare else named
     return start + r"(?![^/]*:[^/]*@)(?![^\s]*(?:::|\$[A-Za-z_{]))[^\s?#\x00-\x1f\x7f]+"

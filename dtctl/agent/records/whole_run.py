@@ -71,7 +71,7 @@ MOST_CONDITIONS = 200
 MOST_WARNINGS = 100
 """The most warnings without a topic; of more the oldest are forgotten."""
 MOST_ALERTS = 4 * MOST_HOSTS
-"""With those of each host, which are compared with what is so now and therefore never left out."""
+"""The most warnings with a topic. Those of each host are compared with its current state, and so never left out."""
 MOST_REQUESTS = 1000
 
 
@@ -99,7 +99,7 @@ class Condition(Because):
     unready: Default[Tasks, []]
     """Tasks that ran when the start took too long, and never listened."""
     of: Default[Optional[Count], None]
-    """In a run that goes on: how many tasks take part."""
+    """How many tasks take part in a run that continues."""
 
 
 class Contact(Record):
@@ -155,7 +155,7 @@ class Incident(Because):
     """The attempt that was lost."""
     loss: Default[Loss, "exit"]
     damaged_file: Default[bool, False]
-    """As of a task whose failure followed from this one's."""
+    """The same for a task whose failure followed from this one's."""
     cause: Default[Reason, ""]
     """The cause of the attempt's end, by its log."""
     ended: Epoch

@@ -15,7 +15,7 @@ from itertools import chain
 from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import Progress
+from ..records.answers import PhaseProgress
 from ..records.gc import DeadRun, GcResult, Orphan
 from ..records.kinds import made
 from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
@@ -121,7 +121,7 @@ class _Sweep:
         if now < self._next_report:
             return
         self._next_report = now + REPORT_S
-        self._talk.send("progress", made(Progress, phase="gc"))
+        self._talk.send("progress", made(PhaseProgress, phase="gc"))
 
     def _add(self, records: List[T], one: T, most: int) -> None:
         if len(records) < most:

@@ -275,7 +275,7 @@ class TaskLog:
                 numbers = paths.attempts(self._directory)
                 until = self._selection.until
                 if until is not None:
-                    numbers = [one for one in numbers if self._modified(one, "start.json") <= until]
+                    numbers = [number for number in numbers if self._modified(number, "start.json") <= until]
                 self._listed = look, numbers
         except FileNotFoundError:
             return []

@@ -129,21 +129,21 @@ class RunHandle:
         return ""
 
     def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
-        def ask(intent: IntentFile) -> None:
+        def end_tasks(intent: IntentFile) -> None:
             intent["tasks"].update(intents.to_end(intent["tasks"], tasks, how, ends_run=named is None))
             if named is None and not self._own:
                 intent["ends_run"] = how
 
-        return self._run.change(ask)
+        return self._run.change(end_tasks)
 
     def post_restart(self, tasks: List[str], by: str) -> int:
-        def ask(intent: IntentFile) -> None:
+        def restart_tasks(intent: IntentFile) -> None:
             for task in tasks:
                 entry = intent["tasks"][task]
                 again = {"want": "run", "generation": entry["generation"] + 1, "restarts": 0}
                 intents.change(entry, **again, grace_s=None, by=by, **because([fact("restart")]))
 
-        return self._run.change(ask)
+        return self._run.change(restart_tasks)
 
     def idle(self) -> List[str]:
         """Hosts of the run without a task that may be drained."""
@@ -154,7 +154,7 @@ class RunHandle:
         host, grace_s, by = request["drained"] or "", request["grace_s"], request["by"]
         members, hold = self.members(), drains.of_host(drains.DRAINED, host, by)
 
-        def ask(intent: IntentFile) -> None:
+        def hold_tasks(intent: IntentFile) -> None:
             for task in self._own:
                 entry, wanted = self.entry(task), intent["tasks"][task]
                 if members[task]["host"] == host and wanted["want"] != "stop" and entry is not None:
@@ -163,18 +163,18 @@ class RunHandle:
                     fields.update(holds=holds, grace_s=grace_s, by=by)
                     intents.change(wanted, **fields, **because(drains.why_held(holds)))
 
-        return self._run.change(ask)
+        return self._run.change(hold_tasks)
 
     def post_undrain(self, request: UndrainRequest) -> int:
         """The coordinator starts them, once it is back."""
         host, by, members = request["drained"] or "", request["by"], self.members()
 
-        def ask(intent: IntentFile) -> None:
+        def release_tasks(intent: IntentFile) -> None:
             for task in drains.tasks_of(host, intent["tasks"]):
                 fields = drains.release(intent["tasks"][task], host, members[task], self._run.spec["strategy"])
                 intents.change(intent["tasks"][task], **fields, grace_s=None, by=by)
 
-        return self._run.change(ask)
+        return self._run.change(release_tasks)
 
     def members(self) -> Dict[str, Member]:
         return {member["task"]: member for member in self._run.spec["roster"]}

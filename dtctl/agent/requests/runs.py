@@ -239,7 +239,7 @@ class Run:
         """The remaining processes of these tasks' newest attempts, by /proc."""
         left: List[Survivor] = []
         for task in tasks:
-            left += processes.describe(self._remains(task), task)
+            left += processes.survivors_of(self._remains(task), task)
         return left
 
     def _remains(self, task: str) -> List[processes.Process]:

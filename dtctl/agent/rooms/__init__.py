@@ -44,15 +44,15 @@ ROOMS = {
     "check": Room(
         {"check": ("serving.check", "records.CheckRequest", "records.CheckResult")},
         topics={
-            "software": ("software.inspect", "records.SoftwareQuestion", "records.SoftwareFacts"),
-            "machine": ("machine.inspect", "records.MachineQuestion", "records.MachineFacts"),
-            "storage": ("storage.inspect", "records.StorageQuestion", "records.StorageFacts"),
-            "urls": ("urls.inspect", "records.UrlsQuestion", "records.UrlsFacts"),
-            "speed": ("speed.inspect", "records.SpeedQuestion", "records.SpeedFacts"),
-            "network": ("network.inspect", "records.network.NetworkQuestion", "records.network.NetworkFacts"),
-            "ssh": ("ssh.inspect", "records.network.SshQuestion", "records.network.SshFacts"),
+            "software": ("software.software_facts", "records.SoftwareQuestion", "records.SoftwareFacts"),
+            "machine": ("machine.machine_facts", "records.MachineQuestion", "records.MachineFacts"),
+            "storage": ("storage.storage_facts", "records.StorageQuestion", "records.StorageFacts"),
+            "urls": ("urls.urls_facts", "records.UrlsQuestion", "records.UrlsFacts"),
+            "speed": ("speed.speed_facts", "records.SpeedQuestion", "records.SpeedFacts"),
+            "network": ("network.network_facts", "records.network.NetworkQuestion", "records.network.NetworkFacts"),
+            "ssh": ("ssh.ssh_facts", "records.network.SshQuestion", "records.network.SshFacts"),
         },
-        inspects="serving.inspect",
+        inspects="serving.gather_facts",
     ),
     "checkpoints": Room(
         {
@@ -71,7 +71,7 @@ ROOMS = {
             "data_verify": ("serving.verify", "records.DataRequest", "records.DataFacts"),
             "data_drop": ("serving.drop", "records.DataRequest", "records.DataDropResult"),
         },
-        topics={"data": ("check.inspect", "records.DataQuestion", "records.DataFacts")},
+        topics={"data": ("check.data_facts", "records.DataQuestion", "records.DataFacts")},
     ),
     "diagnose": Room({"diagnose": ("serving.diagnose", "records.requests.Request", "records.vitals.DiagnoseResult")}),
     "dump": Room(

@@ -136,12 +136,41 @@ _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|\|\||#[^\n]*")
 """What holds no pipe in the text of a shell."""
 
 
-def loses_status(argv: List[str]) -> bool:
-    """Whether a command is a shell's, whose exit status is that of the last program of a pipe (sh(1))."""
-    if not argv or argv[0].rpartition("/")[2] not in _SHELLS:
+_SHEBANG = re.compile(r"#![^\n]*[/ ](?:%s)\b" % "|".join(_SHELLS))
+
+
+def loses_status(argv: List[str], script: str = "") -> bool:
+    """Whether a command is a shell's, whose exit status is that of the last program of a pipe (sh(1)).
+
+    `script`: the text of the file that `script_of` names. What its last line runs gives its status.
+    """
+    if not argv or not (_is_shell(argv) or re.match(_SHEBANG, script)):
         return False
     text = next((argv[at + 1] for at in range(1, len(argv) - 1) if re.match(r"-[a-z]*c[a-z]*\Z", argv[at])), "")
-    return "|" in _QUOTED.sub("", text) and not re.search(r"pipefail|PIPESTATUS|pipestatus", " ".join(argv))
+    lines = [line for line in _QUOTED.sub("", script.replace("\\\n", " ")).splitlines() if line.strip()]
+    has_pipe = "|" in _QUOTED.sub("", text) if _is_shell(argv) and text else bool(lines) and "|" in lines[-1]
+    return has_pipe and not re.search(r"pipefail|PIPESTATUS|pipestatus", " ".join([*argv, script]))
+
+
+def script_of(argv: List[str]) -> str:
+    """The path of the file that a command runs as a script, as far as its words say; empty for none."""
+    if not argv:
+        return ""
+    if not _is_shell(argv):
+        return argv[0] if "/" in argv[0] else ""
+    words = iter(argv[1:])
+    for word in words:
+        if not word.startswith(("-", "+")):
+            return word
+        if re.match(r"-[a-z]*c[a-z]*\Z", word):
+            return ""
+        if word in ("-o", "+o", "-O", "+O"):
+            next(words, None)
+    return ""
+
+
+def _is_shell(argv: List[str]) -> bool:
+    return argv[0].rpartition("/")[2] in _SHELLS
 
 
 def _goes_on(later: List[str]) -> bool:

@@ -123,6 +123,12 @@ def code_directory(root: str, spec: Spec) -> Optional[str]:
     return None if spec["bundle"] is None else paths.working_directory(root, spec["cluster"])
 
 
+def task_directory(root: str, spec: Spec, task: TaskSpec) -> str:
+    """Where a task's program starts."""
+    marks = Marks(code_directory(root, spec))
+    return marks.code if task["code"] else marks.home
+
+
 _SEPARATORS = {"HOSTS": ",", "QUOTED": '", "', "SPACED": " ", "WORDS": " "}
 
 

@@ -30,16 +30,16 @@ class Gang:
         members = [one for one in roster if one["task"] not in out]
         self._task = task
         self._addresses: Dict[str, Dict[str, str]] = {}
-        for one in members:
-            self._addresses.setdefault(job_of(one["task"]), {})[one["task"]] = one["address"] or ""
-        self._hosts = {one["task"]: one["host"] for one in members}
+        for member in members:
+            self._addresses.setdefault(job_of(member["task"]), {})[member["task"]] = member["address"] or ""
+        self._hosts = {member["task"]: member["host"] for member in members}
         self._ranks = [one for one in trainers_of(members, lead) if one in self._hosts]
 
     def name(self, mark: str) -> str:
         """The text that replaces a mark."""
         own = self._hosts.get(self._task)
-        beside = [one for one in self._ranks if self._hosts[one] == own]
-        nodes = list(dict.fromkeys(self.address(one, "HOST") for one in self._ranks))
+        beside = [rank for rank in self._ranks if self._hosts[rank] == own]
+        nodes = list(dict.fromkeys(self.address(rank, "HOST") for rank in self._ranks))
         if mark == "INDEX":
             return _place(list(self._addresses.get(job_of(self._task), ())), self._task)
         if mark == "RANK":

@@ -99,9 +99,9 @@ def parts(account: Account) -> Dict[Spent, float]:
     """Seconds of each part; time that is not judged yet counts as if no step follows."""
     found: Dict[Spent, float] = {what: account["before"].get(what, 0.0) for what in PARTS}
     begin_s = sum(account["before"].values())
-    for one in account["spans"]:
-        found[one["what"]] += max(0.0, one["end_s"] - begin_s)
-        begin_s = max(begin_s, one["end_s"])
+    for span in account["spans"]:
+        found[span["what"]] += max(0.0, span["end_s"] - begin_s)
+        begin_s = max(begin_s, span["end_s"])
     found[unjudged(account)] += max(0.0, account["seconds"] - begin_s)
     return found
 

@@ -35,7 +35,7 @@ def hint(output: str, *, with_wheels: bool) -> str:
 
 
 def without_retries(output: str) -> str:
-    """Less pip's warnings of each further attempt: they are as long as the error, which follows them."""
+    """The output without pip's warnings about each retry: they are as long as the error, which follows them."""
     lines = output.splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith("WARNING: Retrying (")]
     return "".join(kept) if any(line.strip() for line in kept) else output

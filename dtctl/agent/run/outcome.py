@@ -92,7 +92,7 @@ class Judgement:
         self.of = of
 
     def condition(self, since: float) -> Condition:
-        """As cluster.json has it."""
+        """The condition as cluster.json has it."""
         return {
             "type": self.kind,
             "cause": self.cause,
@@ -177,7 +177,7 @@ def standing(facts: Facts, restarting: Optional[List[Fact]]) -> Optional[Judgeme
         return Judgement("Restarting", restarting)
     held = _held(facts)
     if held is not None:
-        kind: Outcome = "Suspended" if any(one["kind"] == "drained" for one in held["holds"]) else "Restarting"
+        kind: Outcome = "Suspended" if any(hold["kind"] == "drained" for hold in held["holds"]) else "Restarting"
         return Judgement(kind, why_of(held))
     return running(facts) if _running(facts) else None
 

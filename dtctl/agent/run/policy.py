@@ -250,7 +250,7 @@ def may_follow(ended: float, cause_ended: float) -> bool:
 
 def causes_first(ends: Sequence[T], at: Callable[[T], float], follows: Callable[[T], bool]) -> List[T]:
     """Ends by their times, except that one which only lost a peer comes after the end that it may follow from."""
-    causes = [at(one) for one in ends if not follows(one)]
+    causes = [at(end) for end in ends if not follows(end)]
 
     def key(one: T) -> Tuple[float, bool]:
         later = [cause for cause in causes if at(one) < cause <= at(one) + CLOCKS_AGREE_S] if follows(one) else []

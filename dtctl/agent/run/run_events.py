@@ -90,10 +90,10 @@ class RunEvent:
 def events_of(view: RunView) -> List[RunEvent]:
     """All events in cluster.json, by their time."""
     found: List[RunEvent] = []
-    for one in view["incidents"]:
-        found.append(_loss(view, one))
-        if one["recovered"] is not None:
-            found.append(_recovery(view, one, one["recovered"]))
+    for incident in view["incidents"]:
+        found.append(_loss(view, incident))
+        if incident["recovered"] is not None:
+            found.append(_recovery(view, incident, incident["recovered"]))
     if view["phase"] in ("finishing", "ended") and view["condition"]["type"] in ENDED:
         found.append(_end(view, view["condition"]))
     found.sort(key=lambda one: one.time)
@@ -162,13 +162,13 @@ def _name_of(one: Incident) -> str:
 
 def _end(view: RunView, condition: Condition) -> RunEvent:
     why, hung = why_of(condition), condition["hung"]
-    found = ended(view["run"], condition["type"], why, condition["cause"], condition["since"], hung=hung)
+    run_event = ended(view["run"], condition["type"], why, condition["cause"], condition["since"], hung=hung)
     for host, contact in view["hosts"].items():
-        entry = contact["state"]["tasks"].get(found.task or "") if contact["state"] else None
+        entry = contact["state"]["tasks"].get(run_event.task or "") if contact["state"] else None
         if entry is not None:
-            found.host, found.attempt = host, entry["attempt"]
-            found.cause = "" if condition["hung"] else cause_of(entry)
-    return found
+            run_event.host, run_event.attempt = host, entry["attempt"]
+            run_event.cause = "" if condition["hung"] else cause_of(entry)
+    return run_event
 
 
 def cause_of(entry: Entry) -> str:

@@ -19,7 +19,7 @@ from ..records.reasons import Fact, fact
 from ..records.values import brief
 from ..records.vitals import MOST_THREADS
 from ..run import policy
-from ..run.cause import cause_of_end, ends_in_exception, loses_status, names_taken_port, taken_port
+from ..run.cause import cause_of_end, ends_in_exception, loses_status, names_taken_port, script_of, taken_port
 from ..vitals.machine_load import full_disks
 
 TYPE_CHECKING = False
@@ -95,13 +95,33 @@ def _frame(one: Frame) -> str:
     return " ".join(("%s (%s:%s)" % (one["function"], os.path.basename(one["file"]), one["line"])).split())
 
 
-def own_status(start: Optional[Start], directory: str, ending: Ending, masks: Masks) -> Ending:
-    """The ending with the program's own status: that of Python after an exception, where a pipe has lost it."""
-    if ending["code"] != 0 or start is None or not loses_status(list(start["argv"])):
+def own_status(start: Optional[Start], directory: str, ending: Ending, masks: Masks, cwd: str) -> Ending:
+    """The ending with the program's own status: that of Python after an exception, where a pipe has lost it.
+
+    `cwd`: where it started.
+    """
+    if ending["code"] != 0 or start is None:
+        return ending
+    argv = list(start["argv"])
+    if not loses_status(argv, _script(argv, cwd)):
         return ending
     if not ends_in_exception(end_of(os.path.join(directory, "log"), masks)):
         return ending
     return {**ending, "code": 1, "why": [fact("lost_in_pipe")]}
+
+
+_SCRIPT_BYTES = 1 << 16
+
+
+def _script(argv: List[str], cwd: str) -> str:
+    """The text of the script that a command runs; empty if it is none, or cannot be read."""
+    path = script_of(argv)
+    if not path:
+        return ""
+    try:
+        return files.read(os.path.join(cwd, path), _SCRIPT_BYTES).decode("utf-8", "replace")
+    except OSError:  # a program, or it was removed: then its status is what the system says
+        return ""
 
 
 def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Tuple[policy.Verdict, str]:
@@ -110,7 +130,7 @@ def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks
     return policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), log
 
 
-def judge(
+def full_verdict(
     attempt: Attempt, ending: Ending, entry: Entry, port: Optional[int], recovery: RecoverySpec, masks: Masks
 ) -> Tuple[policy.Verdict, str]:
     """The same with facts from the host. `entry`: as it was when the attempt ended. `port`: the task's own.
@@ -139,8 +159,8 @@ def _shown(found: Evidence) -> List[Fact]:
         *([fact("hung_in", text=found["hung_in"])] if found["hung_in"] else []),
         *([fact("port_held", port=port["port"], text=port["holder"])] if port is not None else []),
         *([fact("out_of_memory", count=found["oom_kills"])] if found["oom_kills"] else []),
-        *(fact("limit", what="ulimit %s" % one["option"], text=one["text"]) for one in found["limits"]),
-        *(fact(full[one["own"]], what=one["path"]) for one in found["full_disks"]),
+        *(fact("limit", what="ulimit %s" % limit["option"], text=limit["text"]) for limit in found["limits"]),
+        *(fact(full[full_disk["own"]], what=full_disk["path"]) for full_disk in found["full_disks"]),
     ]
 
 

@@ -67,6 +67,10 @@ class TaskContext:
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
         self.repair = CheckpointRepair(run.root, spec, self.checkpoint_dirs)
 
+    def cwd(self, task: TaskSpec) -> str:
+        """Where the task's program starts."""
+        return self._marks.code if task["code"] else self._marks.home
+
     def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> AttemptSpec:
         """The spec of an attempt of a task. `without`: tasks of the run that take no part in it."""
         box = self._box
@@ -76,7 +80,7 @@ class TaskContext:
         if env.get("PYTHONFAULTHANDLER"):
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
         marks = self._marks.of_task(self.spec, task["id"], without)
-        cwd = marks.code if task["code"] else marks.home
+        cwd = self.cwd(task)
         argv, env = marks.expand(task["argv"]), marks.values(env)
         if box is None:
             return AttemptSpec(self.run, directory, argv, env, cwd)

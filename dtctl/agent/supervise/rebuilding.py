@@ -13,7 +13,7 @@ from ..records.kinds import made
 from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Entry, IntentFile, Intents, Past, Start, State
 from ..records.whole_run import Event
-from ..run import policy
+from ..run import environment, policy
 from ..run.runfiles import CREDENTIAL_FILES, MOVED, RunFiles, first_state
 from .autopsy import examine, own_status
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Optional, Type, TypeVar
 
-    from ..records.spec import RecoverySpec, Spec, TaskSpec
+    from ..records.spec import Spec, TaskSpec
 
     R = TypeVar("R")
 
@@ -102,7 +102,7 @@ def _from_events(files: RunFiles, spec: Spec, wall: float) -> State:
         if intent is not None:
             entry["generation"] = intent["generation"]
             entry["restarts"] = entry["restarts"] if task["own"] else intent["restarts"]
-        _complete(files, task, entry, spec["recovery"], masks, wall)
+        _complete(files, spec, task, entry, masks, wall)
     return rebuilt
 
 
@@ -139,7 +139,7 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
     )
 
 
-def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
+def _complete(files: RunFiles, spec: Spec, task: TaskSpec, entry: Entry, masks: Masks, wall: float) -> None:
     """Completes an entry with the fields that follow from its rebuilt state."""
     if entry["state"] in _LIVE:
         entry["state"] = "starting"  # its start, and its end if it has ended, are read like those of a new attempt
@@ -150,8 +150,8 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
     if ending is not None and entry["state"] != "pending":
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
         start = _read(files, task["id"], entry["attempt"], "start.json", Start)
-        ending = own_status(start, directory, ending, masks)
-        verdict, log = examine(directory, ending, recovery, masks)
+        ending = own_status(start, directory, ending, masks, environment.task_directory(files.root, spec, task))
+        verdict, log = examine(directory, ending, spec["recovery"], masks)
         entry["exit"] = policy.exit_record(ending, verdict, last_lines(log))
 
 

@@ -157,7 +157,7 @@ class Task:
         """
         newest = paths.last_attempt(self._context.run.directory, self.id)
         if newest > self.entry["attempt"]:
-            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False})
+            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False, "hang": None})
             explain(self.entry, [])
             self._forget_attempt()
         if self.entry["state"] in ("starting", "running", "stalled"):
@@ -263,8 +263,8 @@ class Task:
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._context.spec["recovery"]
         masks, stalled = self._context.masks, entry["state"] == "stalled"
-        ending = autopsy.own_status(start, attempt.directory, ending, masks)
-        verdict, log = autopsy.judge(attempt, ending, entry, self._spec["port"], recovery, masks)
+        ending = autopsy.own_status(start, attempt.directory, ending, masks, self._context.cwd(self._spec))
+        verdict, log = autopsy.full_verdict(attempt, ending, entry, self._spec["port"], recovery, masks)
         entry["exit"] = policy.exit_record(ending, verdict, last_lines(log), attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],

@@ -31,10 +31,10 @@ LIMIT_S = 10.0
 def why_unusable() -> str:
     """Why the user's systemd cannot be used, else empty. Enables lingering if that needs no password."""
     manager = os.path.join(_environment()[_RUNTIME_DIRECTORY], "systemd", "private")  # what systemctl connects to
-    if not os.path.exists(manager) or ask("systemctl", "--user", "show-environment") is None:
+    if not os.path.exists(manager) or command_output("systemctl", "--user", "show-environment") is None:
         return "systemctl --user does not work here"
     if not lingers():
-        ask("loginctl", "--no-ask-password", "enable-linger")
+        command_output("loginctl", "--no-ask-password", "enable-linger")
     return "" if lingers() else "lingering is off, and only root can switch it on"
 
 
@@ -54,10 +54,10 @@ def scope() -> List[str]:
 
 
 def lingers() -> bool:
-    return ask("loginctl", "show-user", machine.user_name(), "--property=Linger", "--value") == "yes"
+    return command_output("loginctl", "show-user", machine.user_name(), "--property=Linger", "--value") == "yes"
 
 
-def ask(*argv: str) -> Optional[str]:
+def command_output(*argv: str) -> Optional[str]:
     """The command's output, stripped; None as in environment.output_of."""
     printed = environment.output_of(argv, _environment(), LIMIT_S)
     return None if printed is None else printed.strip()
@@ -112,26 +112,26 @@ def install_unit(name: str, content: str) -> bool:
     if new:
         paths.make_directory(os.path.dirname(path))
         paths.write_text(path, content)
-        systemd.ask("systemctl", "--user", "daemon-reload")
+        systemd.command_output("systemctl", "--user", "daemon-reload")
     if not _is_enabled(name):
-        systemd.ask("systemctl", "--user", "--quiet", "enable", name)
+        systemd.command_output("systemctl", "--user", "--quiet", "enable", name)
         if not _is_enabled(name):
             raise Lacking("systemctl --user enable does not work here")
-        systemd.ask("systemctl", "--user", "--quiet", "start", name)
+        systemd.command_output("systemctl", "--user", "--quiet", "start", name)
     return new
 
 
 def remove_unit(name: str) -> None:
     path = _path(name)
     if os.path.lexists(path):
-        systemd.ask("systemctl", "--user", "--quiet", "disable", name)
-        systemd.ask("systemctl", "--user", "--quiet", "stop", name)
+        systemd.command_output("systemctl", "--user", "--quiet", "disable", name)
+        systemd.command_output("systemctl", "--user", "--quiet", "stop", name)
         os.unlink(path)
-        systemd.ask("systemctl", "--user", "daemon-reload")
+        systemd.command_output("systemctl", "--user", "daemon-reload")
 
 
 def _is_enabled(name: str) -> bool:
-    return systemd.ask("systemctl", "--user", "is-enabled", name) == "enabled"
+    return systemd.command_output("systemctl", "--user", "is-enabled", name) == "enabled"
 
 
 def _path(name: str) -> str:
@@ -193,14 +193,14 @@ def _way_out() -> Tuple[List[str], str]:
     if not ends_logins():
         return [], ""
     problem = systemd.why_unusable()
-    if not problem and systemd.ask("systemd-run", "--version") is None:
+    if not problem and systemd.command_output("systemd-run", "--version") is None:
         problem = "there is no systemd-run"
     return ([], problem) if problem else (systemd.scope(), "")
 
 
 def _rules() -> Rules:
     """The settings that logind itself reports, or else those of its files."""
-    kill, only, exclude = (systemd.ask("busctl", "get-property", *_BUS, name) for name in _NAMES)
+    kill, only, exclude = (systemd.command_output("busctl", "get-property", *_BUS, name) for name in _NAMES)
     if kill is None or only is None or exclude is None:
         return rules_of_files("/")
     return Rules(kill == "b true", _array(only), _array(exclude))

@@ -155,7 +155,7 @@ def full_disks(cause: str, own: str) -> List[FullDisk]:
     full = [one["path"] for one in disks_of(places)[0] if is_full(one)]
     mounts = dict.fromkeys(_mount(path) for path in full)
     here = _mount(own) if mounts else ""
-    found: List[FullDisk] = [{"path": one[:_LONGEST_PATH], "own": one == here} for one in mounts]
+    found: List[FullDisk] = [{"path": mount[:_LONGEST_PATH], "own": mount == here} for mount in mounts]
     return found[:_MOST_DISKS]
 
 

@@ -18,7 +18,7 @@ from dtctl.errors import UsageError
 if TYPE_CHECKING:
     from dtctl.config.outgoing import Sending
     from dtctl.model import Host
-    from dtctl.operations.consent import KeyScan, NewKeys, Program
+    from dtctl.operations.consent import KeyScan, LocalProgram, NewKeys
     from dtctl.transport.connect import Transports
 
     Pinned = tuple[NewKeys, Sequence[Path]]
@@ -37,7 +37,7 @@ def allow(
     programs = operations.consent.programs_here(cluster, local=local)
     sendings = () if local else operations.sending.allowable(cluster)
     consents = operations.consent.Consents()
-    new: list[Program | Sending] = [*consents.missing(programs), *consents.missing(sendings)]
+    new: list[LocalProgram | Sending] = [*consents.missing(programs), *consents.missing(sendings)]
     if output == "text":
         render.starting.show_wanted(programs, sendings)
     consents.allow(new)

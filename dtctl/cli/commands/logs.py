@@ -126,7 +126,7 @@ def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.agent.records.answers import SetupLogsResult
 
     record = scope.placed()
-    found = operations.client.ask(
+    found = operations.client.ask_hosts(
         record,
         operations.away.ImpatientTransport(scope.transport, record),
         operations.client.Request("setup_logs", SetupLogsResult, lambda _: {"run": None}),
@@ -171,7 +171,7 @@ def events(
         return _follow(scope, record, tail, output, states=states)
     events = operations.events.read_events(record, scope.transport, last=tail if states else None)
     if output == "json":
-        happenings = [document.event(one) for one in events.lines]
+        happenings = [document.event(line) for line in events.lines]
         document.print_json("Events", {"events": happenings, "errors": document.errors(events.errors)})
     else:
         for one in (events.lines if states else operations.events.folded(events.lines))[-(tail or 0) :]:

@@ -175,14 +175,14 @@ def gc(
     exit_for(found.errors, others=found.remains)
 
 
-def _ask(found: GcResult) -> None:
+def _ask(result: GcResult) -> None:
     """Asks before removal. Without a terminal, files of dead runs need no consent; anything else raises UsageError."""
-    if not found.anything:
+    if not result.anything:
         return
     if not sys.stdin.isatty():
-        if not (found.processes or found.written):
+        if not (result.processes or result.written):
             return
-        does = "removes what trainers wrote" if found.written else "ends processes"
+        does = "removes what trainers wrote" if result.written else "ends processes"
         raise UsageError(f"gc {does}, so it asks first", hint="dtctl gc --dry-run    or dtctl gc --yes")
-    render.result.show_remains(found, dry_run=True)
-    console.confirm("End these processes and remove the files?" if found.processes else "Remove these files?")
+    render.result.show_remains(result, dry_run=True)
+    console.confirm("End these processes and remove the files?" if result.processes else "Remove these files?")

@@ -234,15 +234,15 @@ def replace(
     return None
 
 
-def _agrees_to_unknown_end(scope: Scope, exchange: Replacement, found: RunStatus) -> bool:
+def _agrees_to_unknown_end(scope: Scope, exchange: Replacement, status: RunStatus) -> bool:
     """Asks, before anything is changed, whether to continue if tasks of the old host may still act.
 
     False where there is nothing to ask.
     """
-    hosts = operations.up.succession.unknown_ends(found, scope.transport)
+    hosts = operations.up.succession.unknown_ends(status, scope.transport)
     if not hosts:
         return False
-    run = found.record.run or found.record.cluster
+    run = status.record.run or status.record.cluster
     if not console.can_ask():
         raise render.starting.unknown_end(hosts, run, f"{_command(exchange)} --yes --force")
     render.starting.show_unknown_end(hosts, run)

@@ -85,10 +85,10 @@ class Found:
         return f"{self.directory}/{self.checkpoint['prefix']}"
 
 
-def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
+def each_once(places: Iterable[Checkpoints]) -> list[Checkpoints]:
     """A directory that hosts share, as the first of them reports it, with the names of the others."""
     distinct: list[Checkpoints] = []
-    for one in found:
+    for one in places:
         for number, before in enumerate(distinct):
             if _same(before, one):
                 distinct[number] = dataclasses.replace(before, others=(*before.others, one.host))
@@ -98,40 +98,40 @@ def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
     return distinct
 
 
-def _same(one: Checkpoints, other: Checkpoints) -> bool:
+def _same(checkpoints: Checkpoints, other: Checkpoints) -> bool:
     """Whether both hosts see the same directory: by a file that both report; without such a file, by the directory's
     identity.
     """
-    if any(one.report[name] != other.report[name] for name in ("dir", "identity")):
+    if any(checkpoints.report[name] != other.report[name] for name in ("dir", "identity")):
         return False
     seen = [
         {(each["prefix"], each["identity"]) for each in place.report["all"] if each["identity"]}
-        for place in (one, other)
+        for place in (checkpoints, other)
     ]
     return bool(seen[0] & seen[1]) or not (seen[0] or seen[1])
 
 
-def missing_elsewhere(found: Sequence[Checkpoints], place: Checkpoints, one: Checkpoint) -> Mapping[int, str]:
+def missing_elsewhere(places: Sequence[Checkpoints], place: Checkpoints, checkpoint: Checkpoint) -> Mapping[int, str]:
     """Shards that this host lacks, and who holds them."""
-    if one["complete"] or one["kind"] != "tensorflow":
+    if checkpoint["complete"] or checkpoint["kind"] != "tensorflow":
         return {}
     return {
         shard: other.host
-        for other in reversed(found)
+        for other in reversed(places)
         if other is not place and other.report["dir"] == place.report["dir"]
         for same in other.report["all"]
-        if same["prefix"] == one["prefix"] and same["shards"] == one["shards"]
+        if same["prefix"] == checkpoint["prefix"] and same["shards"] == checkpoint["shards"]
         for shard in same["held"]
-        if shard not in one["held"]
+        if shard not in checkpoint["held"]
     }
 
 
-def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
+def every(places: Sequence[Checkpoints]) -> Iterator[Found]:
     """Each checkpoint, the newest first; one that is spread over hosts once, by a host that has its index."""
     scattered: set[tuple[str, str]] = set()
-    entries = [(place, one) for place in found for one in place.report["all"]]
+    entries = [(place, one) for place in places for one in place.report["all"]]
     for place, one in sorted(entries, key=lambda entry: entry[1]["time"], reverse=True):
-        directory, elsewhere = place.report["dir"], missing_elsewhere(found, place, one)
+        directory, elsewhere = place.report["dir"], missing_elsewhere(places, place, one)
         shards = {**dict.fromkeys(one["held"], place.host), **elsewhere}
         has_index = bool(one["identity"])
         if elsewhere and has_index and len(shards) == one["shards"]:
@@ -143,9 +143,9 @@ def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
             yield Found(directory, one, (place.host,))
 
 
-def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
+def chosen(places: Sequence[Checkpoints], wanted: str | None) -> Found:
     """The checkpoint of this step or name; None: the newest complete one. Raises DtctlError where there is none."""
-    known = list(every(found))
+    known = list(every(places))
     fit = [one for one in known if wanted is None or wanted in _names(one)]
     whole = [one for one in fit if one.whole]
     if whole:
@@ -162,18 +162,18 @@ def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
     )
 
 
-def named(found: Sequence[Checkpoints], wanted: str | None, *, all_of_them: bool) -> list[Found]:
+def named(places: Sequence[Checkpoints], wanted: str | None, *, all_of_them: bool) -> list[Found]:
     """The checkpoints to verify: those of this step or name, all of them, or the newest and the newest complete one of
     each directory.
     """
-    known = [one for one in every(found) if not (one.scattered and one.checkpoint["kind"] == "keras")]
+    known = [one for one in every(places) if not (one.scattered and one.checkpoint["kind"] == "keras")]
     if wanted is not None:
         fit = [one for one in known if wanted in _names(one)]
-        return fit or [chosen(found, wanted)]
+        return fit or [chosen(places, wanted)]
     if all_of_them:
         return known
     picked: list[Found] = []
-    for place in found:
+    for place in places:
         own = [one for one in known if (one.directory, one.host) == (place.report["dir"], place.host)]
         newest = next((one for one in own if one.checkpoint["complete"]), None)
         picked += [*own[:1], *([newest] if newest is not None and newest is not own[0] else [])]

@@ -103,7 +103,9 @@ class Request(Generic[R]):
         return final(run, session, self.kind, message, self.record, lambda answer: self.check(host, answer))
 
 
-def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
+def ask_hosts(
+    record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None
+) -> Outcomes[R]:
     """Sends one request to each of the hosts (None: those of the record that have a task)."""
 
     def work(host: Host) -> R:
@@ -139,7 +141,7 @@ class Conversations:
         """Marks hosts that the coordinator reports as away: connecting to them gets a short timeout."""
         self._record = self._record.with_short_timeouts(hosts)
 
-    def ask(self, wanted: Request[R], hosts: Iterable[str] | None = None) -> dict[str, R]:
+    def ask_hosts(self, wanted: Request[R], hosts: Iterable[str] | None = None) -> dict[str, R]:
         """The answer of each host that gives one."""
 
         def work(host: Host) -> R:

@@ -61,9 +61,9 @@ class Awaiting:
         if seen is None:  # hosts report for themselves while the coordinator is away
             return False
         self.seen = seen
-        for one in judging.failed_exits(seen, self._shown):
-            self._shown.add(one.id)
-            self._on_failed_exit(one, self._last_lines(one))
+        for failed_exit in judging.failed_exits(seen, self._shown):
+            self._shown.add(failed_exit.id)
+            self._on_failed_exit(failed_exit, self._last_lines(failed_exit))
         self.failed = judging.failed_start(seen, self._recovery)
         if self.failed is not None:
             return (
@@ -95,7 +95,7 @@ class Awaiting:
         if self.seen is None or self.failed is not None or not judging.has_begun(self.seen):
             self._settling = None
             return False
-        attempts = [one.entry["attempt"] for one in self.seen.tasks.values()]
+        attempts = [task.entry["attempt"] for task in self.seen.tasks.values()]
         if self._settling is None or self._settling[0] != attempts:
             self._settling = attempts, time.monotonic()
         return (

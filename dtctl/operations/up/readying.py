@@ -43,7 +43,7 @@ def converse(
     needs = _Needs(host, sender, relay)
     while (message := session.receive()).type != until:
         if message.type == "progress":
-            progress_reporter.progress(message.of(answers.Progress), message.payload)
+            progress_reporter.progress(message.of(answers.PhaseProgress), message.payload)
         elif message.type == "need":
             needs.serve(session, message, report)
         elif message.type == "fed" and relay is not None and host in relay:
@@ -130,13 +130,13 @@ class _Needs:
             raise untrue(self._host, "requests files again that it has received")
         need = message.of(answers.Need)
         files = self._sender.bundle.manifest.files
-        indexes = [*need["files"], *need["digests"], *(one["index"] for one in need["blocks"])]
+        indexes = [*need["files"], *need["digests"], *(block["index"] for block in need["blocks"])]
         self._needs += 1
         if self._needs > MOST_NEEDS:
             raise untrue(self._host, "requests the same files repeatedly")
         if any(index >= len(files) for index in indexes):
             raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {len(files)}")
-        if any(one["number"] * BLOCK_BYTES >= files[one["index"]].size for one in need["blocks"]):
+        if any(block["number"] * BLOCK_BYTES >= files[block["index"]].size for block in need["blocks"]):
             raise untrue(self._host, "requests data beyond the end of a file")
         if self._relay is not None and self._host in self._relay and not need["manifest"] and not need["digests"]:
             size = sum(files[index].size for index in need["files"]) + BLOCK_BYTES * len(need["blocks"])
@@ -171,7 +171,7 @@ class _ProgressReporter:
         self._phase = ""
         self._text_bytes = 0
 
-    def progress(self, frame: answers.Progress, payload: bytes) -> None:
+    def progress(self, frame: answers.PhaseProgress, payload: bytes) -> None:
         text = frame["text"] or payload.decode("utf-8", "replace")
         update = Progress(self._host, frame["phase"], frame["done_bytes"], frame["total_bytes"], text)
         if update.phase == "setup" and text:

@@ -154,13 +154,13 @@ def _own(task: TaskStatus) -> list[Past]:
 
 def _repeats(ends: list[Past], recovery: Recovery) -> bool:
     """Whether the last attempts ended in the same way, and none of them has reported a step."""
-    if not ends or any(one["step"] is not None for one in ends):
+    if not ends or any(end["step"] is not None for end in ends):
         return False
     number = ends[-1]["code"] if ends[-1]["signal"] is None else 128 + ends[-1]["signal"]
     if number is None or number in recovery.retry:
         return False
     needed = _WITH_PORTS if names_taken_port(ends[-1]["cause"]) else 2
-    last = [(one["code"], one["signal"], fingerprint(one["cause"])) for one in ends[-needed:]]
+    last = [(end["code"], end["signal"], fingerprint(end["cause"])) for end in ends[-needed:]]
     return len(last) == needed and len(set(last)) == 1
 
 

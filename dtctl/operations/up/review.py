@@ -242,7 +242,7 @@ _FILLED_IN = re.compile(r"[{$~]")
 
 
 @dataclass(frozen=True)
-class Program:
+class TrainerProgram:
     """A file of the code, or a module; `index` is the index of its word in the command."""
 
     name: str
@@ -250,26 +250,26 @@ class Program:
     is_module: bool = False
 
 
-def program_of(command: Sequence[str]) -> Program | None:
+def program_of(command: Sequence[str]) -> TrainerProgram | None:
     """The program in the code directory that the command runs, as far as its words show."""
     head = command[0]
     if _PYTHON.fullmatch(head):
         return _of_python(command)
     if posixpath.basename(head) in _SHELLS:
-        return Program(command[1], 1) if len(command) > 1 and not command[1].startswith("-") else None
-    return Program(head, 0) if "/" in head else None
+        return TrainerProgram(command[1], 1) if len(command) > 1 and not command[1].startswith("-") else None
+    return TrainerProgram(head, 0) if "/" in head else None
 
 
-def _of_python(command: Sequence[str]) -> Program | None:
+def _of_python(command: Sequence[str]) -> TrainerProgram | None:
     index = 1
     while index < len(command):
         word = command[index]
         if word == "-m":
-            return Program(command[index + 1], index + 1, is_module=True) if index + 1 < len(command) else None
+            return TrainerProgram(command[index + 1], index + 1, is_module=True) if index + 1 < len(command) else None
         if word in ("-c", "-"):
             return None
         if not word.startswith("-"):
-            return Program(word, index)
+            return TrainerProgram(word, index)
         index += 2 if word in _WITH_VALUE else 1
     return None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dtctl.agent.records.answers import LeftOpen, Prepared
 from dtctl.agent.records.spec import LEASED_S, held_within_s
 from dtctl.dataclass import dataclass
-from dtctl.operations.client import ask
+from dtctl.operations.client import ask_hosts
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
@@ -55,8 +55,8 @@ def left_open(prepared: Mapping[str, Prepared]) -> list[Unended]:
             found.setdefault(one["run"], []).append(one)
     open_ = []
     for run, reports in found.items():
-        hosts = dict.fromkeys(host for one in reports for host in one["hosts"] if host not in prepared)
-        waits = [one["wait_s"] for one in reports]
+        hosts = dict.fromkeys(host for report in reports for host in report["hosts"] if host not in prepared)
+        waits = [report["wait_s"] for report in reports]
         known = [wait for wait in waits if wait is not None]
         if hosts:
             open_.append(Unended(run, tuple(hosts), max(known) if len(known) == len(waits) else None))
@@ -84,7 +84,7 @@ def out_of_reach(found: RunStatus, transport: Transport) -> tuple[str, ...]:
         return tuple(host for host in live if host in found.errors or host in found.record.unknown_hosts)
     lost = [host for host in live if host in found.coordination.lost_hosts]
     record = found.record
-    asked = ask(record, transport, request_of_status(record), [host for host in lost if host in record.hosts])
+    asked = ask_hosts(record, transport, request_of_status(record), [host for host in lost if host in record.hosts])
     return tuple(host for host in lost if host not in asked.results)
 
 

@@ -184,16 +184,16 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
     return runs.pop()
 
 
-def _less_moved(found: UpResult, launch: Start, transport: Transport) -> UpResult:
+def _less_moved(up_result: UpResult, launch: Start, transport: Transport) -> UpResult:
     """The result of an existing run, in which hosts that were replaced do not count as missing."""
-    if found.started or not launch.record.idle_hosts or found.absent.keys().isdisjoint(launch.plan.hosts):
-        return found
+    if up_result.started or not launch.record.idle_hosts or up_result.absent.keys().isdisjoint(launch.plan.hosts):
+        return up_result
     live = _live_run(launch.record, transport)
-    taken = live.moved if live is not None and live.run == found.run else {}
+    taken = live.moved if live is not None and live.run == up_result.run else {}
     return dataclasses.replace(
-        found,
-        absent={host: error for host, error in found.absent.items() if host not in taken},
-        moved={host: new for host, new in taken.items() if host in found.absent},
+        up_result,
+        absent={host: error for host, error in up_result.absent.items() if host not in taken},
+        moved={host: new for host, new in taken.items() if host in up_result.absent},
     )
 
 
@@ -274,9 +274,9 @@ def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict
     return replaced
 
 
-def await_ends(found: Iterable[Unended | None], report: UpReport) -> None:
+def await_ends(unended_runs: Iterable[Unended | None], report: UpReport) -> None:
     """Returns when no task of the ended runs acts any more, or when the user accepts that this is unknown."""
-    open_ = [left for left in found if left is not None]
+    open_ = [left for left in unended_runs if left is not None]
     for left in open_:
         if left.wait_s is None:
             report.unknown_end(left)

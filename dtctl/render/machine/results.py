@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.host.secrets import hide_variable, hide_words
+from dtctl.operations.consent import LocalProgram
 from dtctl.render.machine import document
 from dtctl.render.machine.document import picked
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.config.outgoing import Sending
-    from dtctl.operations.consent import KeyScan, NewKeys, Program
+    from dtctl.operations.consent import KeyScan, NewKeys
     from dtctl.operations.down import DownResult
     from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.replace import Replacement
@@ -53,17 +54,19 @@ def scale(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def allow(programs: Sequence[Program], sendings: Sequence[Sending], new: Sequence[Program | Sending]) -> dict[str, Any]:
+def allow(
+    programs: Sequence[LocalProgram], sendings: Sequence[Sending], new: Sequence[LocalProgram | Sending]
+) -> dict[str, Any]:
     return {
         "programs": [
             {**picked(one, "what hosts"), "words": hide_words(one.argv), "settings": _settings(one), "new": one in new}
             for one in programs
         ],
-        "sendings": [{**picked(one, "key source names to doubt"), "new": one in new} for one in sendings],
+        "sendings": [{**picked(sending, "key source names to doubt"), "new": sending in new} for sending in sendings],
     }
 
 
-def _settings(program: Program) -> dict[str, str]:
+def _settings(program: LocalProgram) -> dict[str, str]:
     return {name: hide_variable(name, value) for name, value in program.settings.items()}
 
 
@@ -89,7 +92,7 @@ def restart(outcome: RestartResult) -> dict[str, Any]:
     return {"tasks": [task_status(task) for task in outcome.tasks], "errors": document.errors(outcome.errors)}
 
 
-def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
+def trust(key_scan: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
     """The trusted keys. `pinned`: those that were pinned just now, and their files."""
     return {
         "pinned": [
@@ -100,6 +103,6 @@ def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> d
             }
             for one, files in pinned
         ],
-        **picked(found, "known=unchanged"),
-        "errors": document.errors(found.errors),
+        **picked(key_scan, "known=unchanged"),
+        "errors": document.errors(key_scan.errors),
     }

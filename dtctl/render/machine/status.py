@@ -104,7 +104,7 @@ def _cause(status: RunStatus) -> dict[str, Any] | None:
 def _coordination(coordination: Coordination) -> dict[str, Any]:
     return {
         **picked(coordination.view, "phase missing=waitingFor restarts warnings"),
-        "incidents": [_incident(one) for one in coordination.view["incidents"]],
+        "incidents": [_incident(incident) for incident in coordination.view["incidents"]],
         "hosts": [
             {"host": host, **picked(one, "connected heard@ over absent"), "drained": host in coordination.drained_hosts}
             for host, one in {**coordination.contacts, **coordination.idle}.items()
@@ -112,17 +112,17 @@ def _coordination(coordination: Coordination) -> dict[str, Any]:
     }
 
 
-def _incident(one: Incident) -> dict[str, Any]:
+def _incident(incident: Incident) -> dict[str, Any]:
     return {
-        **picked(one, "task host"),
-        **reasoned(why_of(one)),
-        **picked(one, "noticed@ tasks=restarted"),
-        "collateral": [{"task": other["task"], **reasoned(why_of(other))} for other in one["collateral"]],
-        **picked(one, "step back_to=backToStep"),
-        "stepsLost": steps_lost(one),
-        **picked(one, "begun=startedAgain@ recovered@"),
-        "recoveredAfterSeconds": recovered_after_s(one),
-        **picked(one, "closed=givenUp"),
+        **picked(incident, "task host"),
+        **reasoned(why_of(incident)),
+        **picked(incident, "noticed@ tasks=restarted"),
+        "collateral": [{"task": other["task"], **reasoned(why_of(other))} for other in incident["collateral"]],
+        **picked(incident, "step back_to=backToStep"),
+        "stepsLost": steps_lost(incident),
+        **picked(incident, "begun=startedAgain@ recovered@"),
+        "recoveredAfterSeconds": recovered_after_s(incident),
+        **picked(incident, "closed=givenUp"),
     }
 
 
@@ -136,17 +136,17 @@ def problems(found: Iterable[Finding], *, typed: str | None = None) -> list[dict
     return [_problem(one, typed) for one in found]
 
 
-def _problem(found: Finding, typed: str | None) -> dict[str, Any]:
-    seen = found.seen
+def _problem(finding: Finding, typed: str | None) -> dict[str, Any]:
+    seen = finding.seen
     return {
-        "signature": found.signature.name,
-        "level": found.signature.level.name.lower(),
+        "signature": finding.signature.name,
+        "level": finding.signature.level.name.lower(),
         **picked(seen, "tasks hosts"),
         "what": happened(seen) or None,
-        "means": filled(found.signature.means, words(found)),
-        "lastLines": last_lines(found),
+        "means": filled(finding.signature.means, words(finding)),
+        "lastLines": last_lines(finding),
         "over": seen.over,
-        "remedies": remedies(found, typed),
+        "remedies": remedies(finding, typed),
         **picked(seen, f"end({_END})"),
         "waiting": [{"task": str(one.task), "seconds": round(one.for_s, 1), "says": one.text} for one in seen.waiting],
     }
@@ -162,7 +162,7 @@ def checked(outcome: Checked) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "problems": [_finding(one) for one in outcome.found if fails(one)],
         "warnings": [_finding(one) for one in outcome.found if not fails(one)],
-        "topics": {topic: [_line(one) for one in lines] for topic, lines in outcome.lines.items()},
+        "topics": {topic: [_line(line) for line in lines] for topic, lines in outcome.lines.items()},
         "errors": errors(outcome.errors),
     }
 
@@ -172,14 +172,14 @@ def in_passing(outcome: UpResult) -> dict[str, Any]:
     return {"checked": checked(outcome.checked) if outcome.checked else None}
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "signature": found.signature.name,
-        "level": found.signature.level.name.lower(),
-        **picked(found.seen, "hosts tasks"),
-        "means": filled(found.signature.means, words(found)),
-        "remedies": remedies(found),
-        **picked(found.seen, "fields"),
+        "signature": finding.signature.name,
+        "level": finding.signature.level.name.lower(),
+        **picked(finding.seen, "hosts tasks"),
+        "means": filled(finding.signature.means, words(finding)),
+        "remedies": remedies(finding),
+        **picked(finding.seen, "fields"),
     }
 
 

@@ -26,15 +26,15 @@ def end(exit_code: int) -> None:
         error(found)
 
 
-def error(found: DtctlError) -> None:
+def error(failure: DtctlError) -> None:
     """Reports the error that ends the command.
 
     `problems`: each with its place in a file; `errors`: those of hosts, if several failed.
     """
-    problems = document.problems(found.problems) if isinstance(found, ConfigError) else []
-    hosts = document.errors(found.errors) if isinstance(found, SomeHostsFailed) else []
+    problems = document.problems(failure.problems) if isinstance(failure, ConfigError) else []
+    hosts = document.errors(failure.errors) if isinstance(failure, SomeHostsFailed) else []
     document.print_json_to_stderr(
-        "Error", {**_fields(found), "problems": problems, "errors": hosts, "exitCode": int(found.exit_code)}
+        "Error", {**_fields(failure), "problems": problems, "errors": hosts, "exitCode": int(failure.exit_code)}
     )
 
 

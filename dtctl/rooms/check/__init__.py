@@ -144,14 +144,14 @@ class Topic(Generic[Q, F]):
     """`name` is also the name of its question in records.checks.Questions, of its facts in CheckFacts, and of the
     agent's module.
 
-    `ask` gives the hosts' questions of the next round, by host; none: it is done. `judge` finds what is wrong, and
-    `describe` the facts. Each receives all answers so far.
+    `questions` are those of the next round, by host; none: it is done. `findings` are the problems, and `lines` the
+    facts to show. Each receives all answers so far.
     """
 
     name: str
-    ask: Callable[[CheckContext, Answers[F]], Mapping[str, Q]]
-    judge: Callable[[CheckContext, Answers[F]], Iterable[Finding]]
-    describe: Callable[[CheckContext, Answers[F]], Iterable[Line | Statement]]
+    questions: Callable[[CheckContext, Answers[F]], Mapping[str, Q]]
+    findings: Callable[[CheckContext, Answers[F]], Iterable[Finding]]
+    lines: Callable[[CheckContext, Answers[F]], Iterable[Line | Statement]]
     doors: Callable[[CheckContext, Answers[F]], Sequence[Door]] = lambda context, answers: ()
     """The doors that this machine tries to connect to during the next round."""
     prepare: Callable[[RunPlan], Any] = lambda plan: None
@@ -159,7 +159,7 @@ class Topic(Generic[Q, F]):
 
     @property
     def rows(self) -> tuple[Signature, ...]:
-        """Every signature that `judge` may find."""
+        """Every signature that `findings` may have."""
         return tuple(row for topic, row in _rows().values() if topic == self.name)
 
 

@@ -78,7 +78,7 @@ def check(
         rounds = _Rounds(context, tuple(about) if about is not None else topics(), noting.greeted, hosts.errors)
         while questions := rounds.next():
             with rounds.dialling():
-                answers = hosts.ask(_request(context, questions, rounds.clocks, report), questions)
+                answers = hosts.ask_hosts(_request(context, questions, rounds.clocks, report), questions)
             rounds.add({host: valid(questions[host], answer["facts"]) for host, answer in answers.items()})
         return rounds.judged(time.monotonic() - began)
 
@@ -114,7 +114,7 @@ class _Rounds:
         """The directories by host."""
         asked: dict[str, dict[str, Any]] = {}
         for topic in self._topics:
-            for host, question in topic.ask(self._context, self._answers(topic)).items():
+            for host, question in topic.questions(self._context, self._answers(topic)).items():
                 if host not in self._known.errors:
                     asked.setdefault(host, {})[topic.name] = question
         return asked
@@ -127,12 +127,12 @@ class _Rounds:
 
     def judged(self, seconds: float) -> Checked:
         found = [
-            one
+            finding
             for topic in self._topics
-            for one in topic.judge(self._context, self._answers(topic))
-            if one.signature.cost <= self._context.most
+            for finding in topic.findings(self._context, self._answers(topic))
+            if finding.signature.cost <= self._context.most
         ]
-        lines = {topic.name: tuple(topic.describe(self._context, self._answers(topic))) for topic in self._topics}
+        lines = {topic.name: tuple(topic.lines(self._context, self._answers(topic))) for topic in self._topics}
         return Checked(
             self._context.hosts,
             tuple(sorted(found, key=lambda one: one.order)),

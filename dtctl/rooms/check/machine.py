@@ -26,7 +26,7 @@ FEW_THREADS = 4096
 Facts = MachineFacts
 
 
-def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, MachineQuestion]:
+def machine_questions(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, MachineQuestion]:
     return once(answers, {host: _question(context, host) for host in context.hosts})
 
 
@@ -47,7 +47,7 @@ def places(context: CheckContext, host: str) -> list[str]:
     return paths_of([*written, *(dirs[name] for name in ("work", "log") if name in dirs)])
 
 
-def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+def machine_findings(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     yield from _disks(context, answers.first)
     yield from _memory(context, answers.first)
     yield from gpu_findings(context, answers.first)
@@ -132,7 +132,7 @@ def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         yield found("killed_at_logout", ended)
 
 
-def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
+def machine_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
     facts = answers.first
     machines = {host: answer["machine"] for host, answer in facts.items()}
     yield Line("system", {host: greeted.facts.get("system", "") for host, greeted in answers.greeted.items()})
@@ -269,7 +269,7 @@ def _in_use(host: str, answer: MachineFacts, given: Collection[int]) -> Iterator
     """
     runs = {one["run"] for one in answer["gpus_taken"]}
     for gpu in _gpus(answer):
-        users = [one for one in gpu["users"] if one["run"] not in runs]
+        users = [user for user in gpu["users"] if user["run"] not in runs]
         ours = len(users) < len(gpu["users"])
         used = bool(users) or (not ours and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"])
         if gpu["index"] in given and used:
@@ -293,4 +293,4 @@ def gpu_text(gpus: Iterable[Gpu]) -> str:
     return "; ".join(f"{number} x {kind}" for kind, number in kinds.items())
 
 
-TOPIC = Topic("machine", ask, judge, describe)
+TOPIC = Topic("machine", machine_questions, machine_findings, machine_lines)

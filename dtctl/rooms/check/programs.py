@@ -90,7 +90,7 @@ def _unread(argv: Sequence[str], code: Path) -> Needs:
     return Needs(files=(broken[0],) if broken else (), broken=broken)
 
 
-def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str], code: Path) -> Needs:
+def _needs(program: ProgramModules, argv: Sequence[str], env: Mapping[str, str], code: Path) -> Needs:
     texts = [_without_comments(file) for file in program.files]
     uses = {name for name, pattern in _USES.items() if any(pattern.search(text) for text in texts)}
     if env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
@@ -105,7 +105,7 @@ def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str], code: 
     return Needs(own, frozenset(uses), program.places, files, _old(program, code))
 
 
-def _old(program: Program, code: Path) -> dict[str, str]:
+def _old(program: ProgramModules, code: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in program.files:
         tree = parsed(file)
@@ -138,7 +138,7 @@ _MOST_FILES = 200
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramModules:
     """The program's own module directories, and the external modules that it needs, sorted by name."""
 
     directory: Path
@@ -159,7 +159,7 @@ def arguments_of(command: Sequence[str]) -> list[str]:
     return arguments
 
 
-def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] = ()) -> Program | None:
+def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] = ()) -> ProgramModules | None:
     """`command` begins with an interpreter. None if its text does not show what it imports.
 
     `python_path`: directories of the code from which modules are imported, too.
@@ -176,7 +176,7 @@ def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] =
         return None
     wanted, seen = read
     places = {name: f"{os.path.relpath(file, code)}:{line}" for name, (file, line) in wanted.items()}
-    return Program(directory, tuple(sorted(wanted)), tuple(sorted(seen)), places)
+    return ProgramModules(directory, tuple(sorted(wanted)), tuple(sorted(seen)), places)
 
 
 def _imported(roots: Sequence[Path], files: list[Path]) -> tuple[dict[str, tuple[Path, int]], set[Path]] | None:

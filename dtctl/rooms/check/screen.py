@@ -31,7 +31,7 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
     if output == "json":
         from dtctl.render.machine import document
 
-        parts = [document.picked(one, "hosts ports lines undo") for one in rules]
+        parts = [document.picked(rule, "hosts ports lines undo") for rule in rules]
         return document.print_json("Firewall", {"kind": kind, "rules": parts})
     out, texts = console.out(), _texts()[kind]
     for number, one in enumerate(rules):

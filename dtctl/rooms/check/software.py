@@ -29,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 _LAST_WITH_ESTIMATOR = (2, 15)
 
 
-def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SoftwareQuestion]:
+def software_questions(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SoftwareQuestion]:
     return once(answers, {host: question for host in context.hosts if (question := _question(context, host))})
 
 
@@ -86,7 +86,7 @@ def _each(context: CheckContext, answers: Answers[Facts]) -> Iterator[tuple[str,
         yield from zip([host] * len(facts["pythons"]), facts["pythons"], _pythons(context, host).values(), strict=False)
 
 
-def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+def software_findings(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     trainer = context.plan.cluster.trainer
     # A start asks when everything has been created.
     made_by_setup = not context.brief and (trainer.setup is not None or trainer.environment is not None)
@@ -292,7 +292,7 @@ def _files(places: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(place.rpartition(":")[0] for place in places))
 
 
-def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
+def software_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
     firsts: dict[str, PythonFound] = {}
     for host, python, _ in _each(context, answers):
         firsts.setdefault(host, python)
@@ -330,4 +330,4 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-TOPIC = Topic("software", ask, judge, describe)
+TOPIC = Topic("software", software_questions, software_findings, software_lines)

@@ -75,11 +75,13 @@ _STOLEN = 0.05
 Facts = SpeedFacts
 
 
-def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SpeedQuestion]:
+def speed_questions(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SpeedQuestion]:
     """Asks in a round of its own: the imports and file scans of the first round load the hosts."""
     if not context.asks_for("host_computes_slowly") or len(answers.rounds) != 1:
         return {}
-    pythons = {host: question["pythons"][0] for host, question in software.ask(context, Answers()).items()}
+    pythons = {
+        host: question["pythons"][0] for host, question in software.software_questions(context, Answers()).items()
+    }
     return {
         host: made(SpeedQuestion, python=python, seconds=SECONDS, framework=_framework(python["modules"]))
         for host, python in pythons.items()
@@ -91,7 +93,7 @@ def _framework(modules: Sequence[str]) -> str:
     return next((name for name in ("tensorflow", "torch") if name in modules), "")
 
 
-def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+def speed_findings(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     facts = answers.round(1)
     problems = grouped((answer["problem"], host) for host, answer in facts.items() if not answer["kind"])
     for problem, hosts in problems.items():
@@ -140,7 +142,7 @@ def _text(answer: Facts, name: str) -> str:
     return str(fields[name])
 
 
-def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
+def speed_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
     facts = answers.round(1)
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
@@ -149,4 +151,4 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
     yield Line("copies a second_bytes", {host: answer["copied_bytes"] or None for host, answer in facts.items()})
 
 
-TOPIC = Topic("speed", ask, judge, describe)
+TOPIC = Topic("speed", speed_questions, speed_findings, speed_lines)

@@ -22,14 +22,14 @@ BEHIND = 3.0
 _MOST_SAID = 80
 
 
-def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SshQuestion]:
+def ssh_questions(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SshQuestion]:
     if not context.asks_for("noisy_start_up", "slow_start_up", "start_up_fails", "max_startups"):
         return {}
     others = [host for host in context.hosts if not context.host(host).is_local]
     return once(answers, {host: made(SshQuestion, start_up=True) for host in others})
 
 
-def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+def ssh_findings(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     yield from _start_up(answers)
     yield from _slow_logins(answers)
     yield from _many_logins(answers)
@@ -89,7 +89,7 @@ def _many_logins(answers: Answers[Facts]) -> Iterator[Finding]:
             yield found("max_startups", hosts, logins=logins, limit=limit, said=text, wanted=wanted)
 
 
-def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
+def ssh_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
     if not answers.first:
         return
     yield Line("login shell", {host: facts["shell"] for host, facts in answers.first.items()})
@@ -109,4 +109,4 @@ def _limit(facts: Facts, value: object) -> str:
     return f"{value} (as the manual has it)" if facts["told_by"] == "default" else str(value)
 
 
-TOPIC = Topic("ssh", ask, judge, describe)
+TOPIC = Topic("ssh", ssh_questions, ssh_findings, ssh_lines)

@@ -29,7 +29,7 @@ FROM_NOTHING = ("checkpoints_not_shared",)
 Facts = StorageFacts
 
 
-def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, StorageQuestion]:
+def storage_questions(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, StorageQuestion]:
     """Asks every host to write; then asks those that must see it for what the lead's host has written."""
     if len(answers.rounds) > 1:
         return {}
@@ -82,7 +82,7 @@ def _second(context: CheckContext, facts: Mapping[str, Facts]) -> Mapping[str, S
     return questions
 
 
-def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+def storage_findings(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     yield from _unwritable(answers.first)
     yield from _room(answers.first)
     yield from data_findings(context, answers.first)
@@ -121,7 +121,7 @@ def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
             yield one["path"], free[one["path"]], one["size_bytes"]
 
 
-def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
+def storage_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
     if len(answers.rounds) > 1:
         yield from sharing_lines(context, answers.first, answers.rounds[1])
     lead = context.plan.coordinator["host"]
@@ -265,4 +265,4 @@ def data_text(answer: StorageFacts) -> str:
     return f"{files} files, {size / 1e6:.1f} MB{more}" if all(one["there"] for one in answer["data"]) else "missing"
 
 
-TOPIC = Topic("storage", ask, judge, describe)
+TOPIC = Topic("storage", storage_questions, storage_findings, storage_lines)

@@ -36,7 +36,7 @@ _INSTALLED = {"gs": "gcsfs", "s3": "s3fs", "hdfs": "pyarrow", "viewfs": "pyarrow
 _BY_TENSORFLOW_IO = ("s3", "hdfs", "viewfs", "az")
 
 
-def ask(context: CheckContext, answers: Answers[UrlsFacts]) -> Mapping[str, UrlsQuestion]:
+def url_questions(context: CheckContext, answers: Answers[UrlsFacts]) -> Mapping[str, UrlsQuestion]:
     return once(answers, {host: question for host in context.hosts if (question := _question(context, host))})
 
 
@@ -90,7 +90,7 @@ def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
     return [made(UrlAsked, url=url, write=write) for url, write in asked.items() if not url.startswith(_BY_ITSELF)]
 
 
-def judge(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Finding]:
+def url_findings(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Finding]:
     refused = grouped(
         ((one["url"], one["doing"], one["kind"], one["said"], one["library"]), host)
         for host, answer in answers.first.items()
@@ -148,10 +148,10 @@ def _tasks(context: CheckContext, hosts: list[str]) -> tuple[Any, ...]:
     return tuple(task.id for task in context.plan.tasks if task.host in hosts)
 
 
-def describe(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Line]:
+def url_lines(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Line]:
     tried = [(host, one) for host, answer in answers.first.items() for one in _tried(context, host, answer)]
     for url, each in grouped((one["url"], (host, one)) for host, one in tried).items():
         yield Line(url, {host: "not usable" if one["kind"] else "usable" for host, one in each})
 
 
-TOPIC = Topic("urls", ask, judge, describe)
+TOPIC = Topic("urls", url_questions, url_findings, url_lines)

@@ -95,15 +95,15 @@ def _find(scope: Scope) -> RunStatus:
     return dataclasses.replace(found, checkpoints=tuple(operations.checkpoints.each_once(found.checkpoints)))
 
 
-def _before_first_run(scope: Scope, found: RunStatus) -> RunStatus:
+def _before_first_run(scope: Scope, status: RunStatus) -> RunStatus:
     """Shows the checkpoints from which the first run would continue, in the directories that the cluster file names."""
     from dtctl.agent.records.values import paths_of
     from dtctl.plan import plan_roster
     from dtctl.plan.hosts import checkpoint_places, directories
 
-    if found.record.file is None or not found.record.file.exists():
-        return found
-    cluster = scope.cluster(found.record.file)
+    if status.record.file is None or not status.record.file.exists():
+        return status
+    cluster = scope.cluster(status.record.file)
     record = operations.run_record.record_of(plan_roster(cluster))
     dirs = {
         name: list(paths_of(checkpoint_places(cluster, directories(cluster, host))))

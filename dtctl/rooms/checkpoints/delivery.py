@@ -99,7 +99,7 @@ class Delivery:
             self.landing = self._checked(message.of(Landing))
 
     def _wanted(self) -> dict[str, Any]:
-        files = [{"name": one.path.name, "size": one.size, "sha256": one.sha256} for one in self._own.files]
+        files = [{"name": file.path.name, "size": file.size, "sha256": file.sha256} for file in self._own.files]
         target = self._target
         return {
             "dir": target.directory,

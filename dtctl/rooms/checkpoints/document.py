@@ -13,14 +13,14 @@ from dtctl.rooms.checkpoints.push import Pushed
 from dtctl.rooms.checkpoints.upkeep import Pruning, Verification
 
 
-def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
+def directories(places: Sequence[Checkpoints]) -> list[dict[str, Any]]:
     """Each directory once; `elsewhere` of a checkpoint lists the shards that its host lacks and others hold."""
-    scattered = {(one.directory, one.checkpoint["prefix"]) for one in every(found) if one.scattered}
+    scattered = {(one.directory, one.checkpoint["prefix"]) for one in every(places) if one.scattered}
     documents = []
-    for place in found:
+    for place in places:
         body = document.checkpoints(place)
         for entry, one in zip(body["all"], place.report["all"], strict=True):
-            elsewhere = missing_elsewhere(found, place, one)
+            elsewhere = missing_elsewhere(places, place, one)
             entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
             entry["scattered"] = (place.report["dir"], one["prefix"]) in scattered
         documents.append({**body, "guessed": place.report["guessed"], "others": list(place.others)})

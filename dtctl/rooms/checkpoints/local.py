@@ -86,7 +86,7 @@ def _refuse_secrets(path: Path) -> None:
 
 def _in_directory(directory: Path) -> Path:
     """The checkpoint that the file `checkpoint` names, as for TensorFlow, or else the newest complete one."""
-    found = reading.inspect(str(directory), time.monotonic() + _LOOK_S)
+    found = reading.read_checkpoints(str(directory), time.monotonic() + _LOOK_S)
     ours = [one for one in found["all"] if one["kind"] == "tensorflow"]
     named = _named(directory)
     complete = [one for one in ours if one["complete"]]
@@ -106,13 +106,13 @@ def _named(directory: Path) -> str | None:
     return formats.restored_name(text.decode("utf-8", "surrogateescape"))
 
 
-def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:
-    if one is None:
+def _none_complete(directory: Path, checkpoint: Checkpoint | None) -> DtctlError:
+    if checkpoint is None:
         return UsageError(
             f"there is no checkpoint in {directory}", hint="name the directory that holds its .index file"
         )
     return PreflightError(
-        f"{directory / one['prefix']} is not complete: {one['problem']}",
+        f"{directory / checkpoint['prefix']} is not complete: {checkpoint['problem']}",
         hint="name another one of that directory, as in out/model.ckpt-500",
     )
 

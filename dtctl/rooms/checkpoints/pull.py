@@ -43,29 +43,29 @@ class Pulled:
     """Less than `size_bytes` if the pull resumed an earlier one."""
 
 
-def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
+def pull(record: RunRecord, transport: Transport, checkpoint: Found, directory: Path, report: Report) -> Pulled:
     """Copies the checkpoint. Raises DtctlError; the next pull resumes with the received part, which has no final name
     yet.
     """
-    if found.checkpoint["kind"] == "orbax":
+    if checkpoint.checkpoint["kind"] == "orbax":
         raise DtctlError(
-            f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
+            f"{checkpoint.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
             hint="the tools of its storage do"
-            if found.is_url
-            else f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
+            if checkpoint.is_url
+            else f"rsync -a {shlex.quote(f'{checkpoint.host}:{checkpoint.path}')} .    does, by the host's SSH name",
         )
-    names = _names(found)
+    names = _names(checkpoint)
     try:
-        with closing(Landing(directory, found.name, sorted(names), record.project)) as landing:
-            fetching = _sources(record, transport, found, names, landing, report)
+        with closing(Landing(directory, checkpoint.name, sorted(names), record.project)) as landing:
+            fetching = _sources(record, transport, checkpoint, names, landing, report)
             sent = [one for each in fetching for one in each.all_of()]
-            _refuse_half(found, names.keys() - {one["name"] for one in sent})
-            if found.scattered or found.is_url:
-                _refuse_damaged(found, landing.path)
+            _refuse_half(checkpoint, names.keys() - {one["name"] for one in sent})
+            if checkpoint.scattered or checkpoint.is_url:
+                _refuse_damaged(checkpoint, landing.path)
             files = landing.finish([one["name"] for one in sent])
     except OSError as error:
         raise not_written(directory, error) from error
-    return Pulled(found, files, sum(one["size"] for one in sent), sum(each.sent_bytes for each in fetching))
+    return Pulled(checkpoint, files, sum(one["size"] for one in sent), sum(each.sent_bytes for each in fetching))
 
 
 def _sources(
@@ -81,18 +81,18 @@ def _sources(
     ]
 
 
-def _names(found: Found) -> dict[str, str]:
+def _names(checkpoint: Found) -> dict[str, str]:
     """Name -> the host that is asked for it, the index last. Raises DtctlError for a name that no checkpoint has."""
-    if found.checkpoint["kind"] == "keras":
-        if not re.match(formats.KERAS_NAME, found.name):
-            raise DtctlError(f"{found.name[:80]!r} is not a name that Keras gives to a file")
-        return {found.name: found.host}
-    shards = found.checkpoint["shards"]
+    if checkpoint.checkpoint["kind"] == "keras":
+        if not re.match(formats.KERAS_NAME, checkpoint.name):
+            raise DtctlError(f"{checkpoint.name[:80]!r} is not a name that Keras gives to a file")
+        return {checkpoint.name: checkpoint.host}
+    shards = checkpoint.checkpoint["shards"]
     if shards > MOST_SHARDS:
-        raise DtctlError(f"{found.path} has {shards} shards, and at most {MOST_SHARDS} are fetched")
-    holders = [found.shards.get(shard, found.host) for shard in range(shards)]
-    names = {f"{found.name}.data-{shard:05d}-of-{shards:05d}": host for shard, host in enumerate(holders)}
-    return {**names, f"{found.name}.meta": found.host, f"{found.name}.index": found.host}
+        raise DtctlError(f"{checkpoint.path} has {shards} shards, and at most {MOST_SHARDS} are fetched")
+    holders = [checkpoint.shards.get(shard, checkpoint.host) for shard in range(shards)]
+    names = {f"{checkpoint.name}.data-{shard:05d}-of-{shards:05d}": host for shard, host in enumerate(holders)}
+    return {**names, f"{checkpoint.name}.meta": checkpoint.host, f"{checkpoint.name}.index": checkpoint.host}
 
 
 @dataclass
@@ -123,6 +123,7 @@ class _Fetching:
     def _wanted(self) -> dict[str, Any]:
         return {
             "of": {"dir": self.found.directory, "prefix": self.found.checkpoint["prefix"]},
+            "before": [self.found.directory],
             "files": self.names,
             "have": self.landing.have(self.names),
         }
@@ -155,16 +156,16 @@ def _refuse_half(found: Found, lacking: Set[str]) -> None:
         )
 
 
-def _refuse_damaged(found: Found, parts: Path) -> None:
+def _refuse_damaged(checkpoint: Found, parts: Path) -> None:
     """Raises DtctlError if the parts of several hosts make no intact checkpoint; no host could verify all of it."""
-    path = str(parts / found.name)
-    if found.checkpoint["kind"] == "keras":  # a small archive may expand to years of reading
+    path = str(parts / checkpoint.name)
+    if checkpoint.checkpoint["kind"] == "keras":  # a small archive may expand to years of reading
         problems = verifying.verify_keras(path, Budget(time.monotonic() + _ARCHIVE_S, 0).check).problems
     else:
         problems = verifying.verify(path).problems
     if problems:
         raise DtctlError(
-            f"{found.path} is damaged as {', '.join(found.hosts)} hold it: {problems[0]}",
+            f"{checkpoint.path} is damaged as {', '.join(checkpoint.hosts)} hold it: {problems[0]}",
             detail="\n".join(problems[1:]),
             hint="dtctl checkpoints    shows which others there are",
         )
@@ -187,11 +188,11 @@ class Landing:
             raise DtctlError(f"{self.path} is not a directory of yours", hint="move it away")
         self._parts = Parts(self._folder.descriptor, self._stack.enter_context(self._inner.readable()), name)
         self._parts.take_back(files)
-        for one in files:
-            if self._folder.find(one) is not None:
+        for file in files:
+            if self._folder.find(file) is not None:
                 if not self._parts.names():
                     self._parts.clear()
-                raise DtctlError(f"{directory / one} already exists", hint="name another directory, or move it away")
+                raise DtctlError(f"{directory / file} already exists", hint="name another directory, or move it away")
 
     @property
     def path(self) -> Path:

@@ -12,7 +12,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
 from dtctl.operations.checkpoints import Checkpoints, Found
-from dtctl.operations.client import Request, ask
+from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.storage import checkpoints as urls
@@ -53,17 +53,17 @@ def prune(
     of_host = grouped((place.host, place.report["dir"]) for place in whole)
 
     def check(host: Host, answer: PruneResult) -> None:
-        if [one["dir"] for one in answer["directories"]] != of_host[host.name]:
+        if [directory["dir"] for directory in answer["directories"]] != of_host[host.name]:
             raise wrong("directories", "those that were asked about", [one["dir"] for one in answer["directories"]])
 
     request = Request(
         "prune",
         PruneResult,
-        lambda host: {"dirs": of_host[host.name], "keep": keep, "dry_run": dry_run},
+        lambda host: {"dirs": of_host[host.name], "before": of_host[host.name], "keep": keep, "dry_run": dry_run},
         check,
         within_s=_PATIENCE_S,
     )
-    outcomes = ask(record, transport, request, list(of_host))
+    outcomes = ask_hosts(record, transport, request, list(of_host))
     directories = [(host, one) for host, answer in outcomes.results.items() for one in answer["directories"]]
     at_urls, failed = _prune_here([place for place in named if place.is_url], keep, dry_run, live)
     return Pruning((*directories, *at_urls), {**outcomes.errors, **failed})
@@ -121,6 +121,9 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     def places(host: Host) -> list[dict[str, str]]:
         return [{"dir": one.directory, "prefix": one.checkpoint["prefix"]} for one in of_host[host.name]]
 
+    def directories(host: Host) -> list[str]:
+        return list(dict.fromkeys(one.directory for one in of_host[host.name]))
+
     def check(host: Host, answer: VerifyResult) -> None:
         named = [{"dir": one["dir"], "prefix": one["prefix"]} for one in answer["verified"]]
         if named != places(host):
@@ -129,11 +132,11 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     request = Request(
         "verify",
         VerifyResult,
-        lambda host: {"wanted": places(host), "limit_s": limit_s},
+        lambda host: {"wanted": places(host), "before": directories(host), "limit_s": limit_s},
         check,
         within_s=limit_s + 60.0,
     )
-    outcomes = ask(record, transport, request, list(of_host))
+    outcomes = ask_hosts(record, transport, request, list(of_host))
     checked = [
         Verified(one, report)
         for host, answer in outcomes.results.items()
@@ -142,20 +145,20 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     return Verification((*checked, *at_urls), {**outcomes.errors, **failed})
 
 
-def refuse_damaged(record: RunRecord, transport: Transport, one: Found) -> str:
+def refuse_damaged(record: RunRecord, transport: Transport, checkpoint: Found) -> str:
     """Raises DtctlError, before a pull, if the host finds the checkpoint damaged. Returns what was not checked
     there.
     """
-    if one.scattered or one.is_url:
-        why = "no agent runs at a storage URL" if one.is_url else "no host has all of it"
+    if checkpoint.scattered or checkpoint.is_url:
+        why = "no agent runs at a storage URL" if checkpoint.is_url else "no host has all of it"
         return f"{why}: its checksums are read here, when it has arrived"
-    outcome = verify(record, transport, [one], limit_s=600.0)
+    outcome = verify(record, transport, [checkpoint], limit_s=600.0)
     for error in outcome.errors.values():
         raise error
     for checked in outcome.checked:
         if problems := checked.report["problems"]:
             raise DtctlError(
-                f"{one.path} on {one.host} is damaged: {problems[0]}",
+                f"{checkpoint.path} on {checkpoint.host} is damaged: {problems[0]}",
                 hint="dtctl checkpoints verify --all    finds one that is sound",
             )
         if unread := checked.report["unread"]:

@@ -25,14 +25,14 @@ def _of(context: CheckContext) -> DataSet | None:
     return known
 
 
-def ask(context: CheckContext, answers: Answers[DataFacts]) -> Mapping[str, DataQuestion]:
+def data_questions(context: CheckContext, answers: Answers[DataFacts]) -> Mapping[str, DataQuestion]:
     data = _of(context)
     if data is None:
         return {}
     return once(answers, {host: {"dirs": [place.directory for place in data.on(host)]} for host in data.hosts})
 
 
-def judge(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Finding]:
+def data_findings(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Finding]:
     data = _of(context)
     if data is None or not answers.first:
         return
@@ -55,7 +55,7 @@ def judge(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Findin
         yield found("data_source_unread", others)
 
 
-def describe(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Line]:
+def data_lines(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Line]:
     data = _of(context)
     if data is None or context.brief:
         return
@@ -73,4 +73,4 @@ def _held(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[tuple[
                 yield place, held[place.directory]
 
 
-TOPIC = Topic("data", ask, judge, describe, prepare=_prepare)
+TOPIC = Topic("data", data_questions, data_findings, data_lines, prepare=_prepare)

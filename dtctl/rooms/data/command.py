@@ -65,33 +65,36 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
         return record, rooms.data.operation.data_set(cluster, report, read=reads)
 
 
-def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
-    assert found.bundle is not None
-    render.plan.show_left_out(found.bundle, record.file)
+def _push(scope: Scope, record: RunRecord, data_set: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
+    assert data_set.bundle is not None
+    render.plan.show_left_out(data_set.bundle, record.file)
     with (
         scope.on_interrupt("what has arrived stays on the hosts", "dtctl data push    sends the rest"),
-        render.progress.UpProgress(found.hosts, quiet=not shows, rates=True) as progress,
+        render.progress.UpProgress(data_set.hosts, quiet=not shows, rates=True) as progress,
     ):
-        outcome = rooms.data.pushing.push_data(record, found, scope.transport, progress, overwrite=overwrite)
+        outcome = rooms.data.pushing.push_data(record, data_set, scope.transport, progress, overwrite=overwrite)
     if output == "json":
         places = rooms.data.document.data_pushed(outcome.results)
-        fields = {**rooms.data.document.data_source(found), **document.not_pushed(found.bundle), "places": places}
+        fields = {**rooms.data.document.data_source(data_set), **document.not_pushed(data_set.bundle), "places": places}
         document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
     else:
         rooms.data.screen.show_data_pushed(outcome.results)
-        rooms.data.screen.show_data_source(found.bundle, found)
+        rooms.data.screen.show_data_source(data_set.bundle, data_set)
     report_errors(outcome.errors, others=outcome.results)
 
 
-def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, shows: bool, output: str) -> None:
+def _show(scope: Scope, record: RunRecord, data_set: DataSet, *, verifies: bool, shows: bool, output: str) -> None:
     if verifies:
-        with render.progress.UpProgress(found.hosts, quiet=not shows, rates=True) as progress:
-            outcome = rooms.data.operation.verify(record, found, scope.transport, progress)
+        with render.progress.UpProgress(data_set.hosts, quiet=not shows, rates=True) as progress:
+            outcome = rooms.data.operation.verify(record, data_set, scope.transport, progress)
     else:
-        outcome = rooms.data.operation.status(record, found, scope.transport)
+        outcome = rooms.data.operation.status(record, data_set, scope.transport)
     states = [one for each in outcome.results.values() for one in each]
     if output == "json":
-        fields = {**rooms.data.document.data_source(found), "places": rooms.data.document.data_states(outcome.results)}
+        fields = {
+            **rooms.data.document.data_source(data_set),
+            "places": rooms.data.document.data_states(outcome.results),
+        }
         kind = "DataVerification" if verifies else "DataStatus"
         document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
     elif states:
@@ -101,21 +104,21 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         for step in rooms.data.screen.next_steps(states):
             errors.note(step)
     errors.show_host_errors(outcome.errors)
-    if verifies and any(one.right_files < one.held["files"] or one.state == "missing" for one in states):
+    if verifies and any(state.right_files < state.held["files"] or state.state == "missing" for state in states):
         raise typer.Exit(ExitCode.RUN_FAILED)
     exit_for(outcome.errors, others=outcome.results)
 
 
-def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output: str) -> None:
+def _drop(scope: Scope, record: RunRecord, data_set: DataSet, *, yes: bool, output: str) -> None:
     if not (yes or sys.stdin.isatty()):
         raise UsageError("drop removes files, so it asks first", hint="dtctl data drop --yes")
     if not yes:
-        before = rooms.data.operation.status(record, found, scope.transport)
+        before = rooms.data.operation.status(record, data_set, scope.transport)
         errors.show_host_errors(before.errors)
         rooms.data.screen.show_data_states([one for each in before.results.values() for one in each])
         console.confirm("Remove what dtctl has put there?")
     with scope.on_interrupt("hosts that were already asked remove theirs", "dtctl data status    shows what is left"):
-        outcome = rooms.data.operation.drop(record, found, scope.transport)
+        outcome = rooms.data.operation.drop(record, data_set, scope.transport)
     if output == "json":
         fields = {
             "places": rooms.data.document.data_dropped(outcome.results),

@@ -16,7 +16,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, UsageError
 from dtctl.model import Host
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import Progress, Report, Request, ask
+from dtctl.operations.client import Progress, Report, Request, ask_hosts
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.sending import DATA, scanned
@@ -130,7 +130,7 @@ def state_of(held: DataHeld, wanted: str | None) -> DataState:
 def status(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[PlaceState]]:
     """The state of the data on each host, by the sizes and times of the files."""
     wanted = Request("data_status", DataFacts, _dirs(data), _check_held(data))
-    return _states(data, ask(record, ImpatientTransport(transport, record), wanted, data.hosts))
+    return _states(data, ask_hosts(record, ImpatientTransport(transport, record), wanted, data.hosts))
 
 
 def verify(record: RunRecord, data: DataSet, transport: Transport, report: Report) -> Outcomes[Sequence[PlaceState]]:
@@ -145,7 +145,7 @@ def verify(record: RunRecord, data: DataSet, transport: Transport, report: Repor
 
     frames = {"progress": on_progress}
     wanted = Request("data_verify", DataFacts, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
-    return _states(data, ask(record, ImpatientTransport(transport, record), wanted, data.hosts))
+    return _states(data, ask_hosts(record, ImpatientTransport(transport, record), wanted, data.hosts))
 
 
 def drop(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[DataDropped]]:
@@ -155,7 +155,7 @@ def drop(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Seq
         _check_same(data.on(host.name), answer["at"])
 
     wanted = Request("data_drop", DataDropResult, _dirs(data), check, within_s=DROP_S)
-    outcomes = ask(record, ImpatientTransport(transport, record), wanted, data.hosts)
+    outcomes = ask_hosts(record, ImpatientTransport(transport, record), wanted, data.hosts)
     return Outcomes({host: answer["at"] for host, answer in outcomes.results.items()}, outcomes.errors)
 
 

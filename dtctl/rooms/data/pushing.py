@@ -20,7 +20,7 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse
 from dtctl.plan.hosts import DataPlace, task_ports
 from dtctl.rooms.data.operation import DataSet, data_set
-from dtctl.rooms.data.relay import Relay, is_worthwhile
+from dtctl.rooms.data.relay import FeederAssignment, is_worthwhile
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import NamingTransport, Session
 
@@ -85,7 +85,7 @@ def push_data(
 
 def _relay(
     record: RunRecord, data: DataSet, sender: Sender, share: tuple[int, int] | None, transport: NamingTransport
-) -> Relay:
+) -> FeederAssignment:
     """A relay for the hosts that get this share, if it is worthwhile; else one for no host. One without an address is
     left out.
     """
@@ -99,7 +99,7 @@ def _relay(
             address = transport.hostname(host.reach)
         if address is not None:
             members[host.name] = address, task_ports(data.cluster, host.name)
-    return Relay(members)
+    return FeederAssignment(members)
 
 
 def _resuming(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:

@@ -69,7 +69,7 @@ class _Member:
         self.received = deque([(now, self.received[-1][1])])
 
 
-class Relay:
+class FeederAssignment:
     """Assigns feeders to the hosts that get the same files. Safe for many threads.
 
     A host that asks for files is fed by one that has them or gets them, and may feed others from then on. None is

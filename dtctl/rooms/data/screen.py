@@ -53,18 +53,18 @@ def show_data_states(states: Iterable[PlaceState]) -> None:
     print_table(table(columns))
 
 
-def _words(one: PlaceState) -> str:
-    held = one.held
+def _words(place_state: PlaceState) -> str:
+    held = place_state.held
     whole = f"{count(held['files'], 'file')}, {size(held['size_bytes'])}"
-    if one.state == "complete":
+    if place_state.state == "complete":
         return f"complete: {whole}"
-    if one.state == "missing":
+    if place_state.state == "missing":
         return "missing" + (": the directory is there, and nothing was pushed into it" if held["there"] else "")
-    if one.state == "differs":
+    if place_state.state == "differs":
         return f"differs: {whole} of another state of the source"
     lacking = [f"{held['missing']} missing ({size(held['missing_bytes'])})"] if held["missing"] else []
     lacking += [f"{held['changed']} changed"] if held["changed"] else []
-    return f"{one.right_files} of {count(held['files'], 'file')}: {', '.join(lacking)}"
+    return f"{place_state.right_files} of {count(held['files'], 'file')}: {', '.join(lacking)}"
 
 
 def next_steps(states: Iterable[PlaceState]) -> list[str]:

@@ -15,7 +15,7 @@ from dtctl.agent.run.policy import may_follow
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
-from dtctl.operations.client import Conversations, Request, ask, knows_no_run
+from dtctl.operations.client import Conversations, Request, ask_hosts, knows_no_run
 from dtctl.operations.client.plausible import check_tasks
 from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
 from dtctl.operations.findings import ENDED, ENDED_SOMEHOW, End, Facts, Finding, Level, Match, Signature
@@ -58,7 +58,7 @@ def _causes_of_losses(facts: Facts, found: list[Finding]) -> list[Finding]:
     The loss of a connection is not over, and the task that it was lost to was killed, and runs again.
     """
     losses = [one for one in found if one.signature.follows == "ends" and not one.seen.over]
-    suffer = [began for one in losses if (began := _began(facts, one)) is not None]
+    suffer = [began for loss in losses if (began := _began(facts, loss)) is not None]
 
     def is_cause(one: Finding) -> bool:
         at = _began(facts, one) if one.seen.end is not None and one.seen.over else None
@@ -212,20 +212,20 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
     The coordinator is asked first: hosts that it reports as away are given up soon.
     """
     with Conversations(record, transport, record.task_hosts) as hosts:
-        answers = hosts.ask(request_of_status(record), [record.coordinator])
+        answers = hosts.ask_hosts(request_of_status(record), [record.coordinator])
         for answer in list(answers.values()):
             if answer["coordination"] is not None and answer["inventory"] is not None:
                 reported = status_by_coordinator(record.as_known(answer["inventory"]), answer)
                 hosts.expect_away(reported.coordination.lost_hosts if reported.coordination is not None else ())
         answers.update(
-            hosts.ask(request_of_status(record), [host for host in record.task_hosts if host not in answers])
+            hosts.ask_hosts(request_of_status(record), [host for host in record.task_hosts if host not in answers])
         )
         status = _status(record, transport, answers, hosts.errors)
         with_run = [host for host, answer in answers.items() if answer["run"] == status.record.run]
-        found = hosts.ask(_request(status.record), with_run)
+        found = hosts.ask_hosts(_request(status.record), with_run)
         errors = dict(hosts.errors)
     unasked = [host for host in status.record.task_hosts if host not in record.task_hosts and host not in status.errors]
-    more = ask(status.record, transport, _request(status.record), unasked)
+    more = ask_hosts(status.record, transport, _request(status.record), unasked)
     scanned = cache(lambda: _scanned(record.file))
     facts = Facts(status, {**found, **more.results}, lambda path: code.left_out(path) if (code := scanned()) else None)
     errors = {**status.errors, **errors, **more.errors}

@@ -69,11 +69,11 @@ class _AddressBook:
         """The other task that a line is about: by its device, by its address, or because only one is possible."""
         named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
         addresses = _ADDRESS.findall(text)
-        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in addresses]
+        by_port = [self._ports.get(address.rpartition(":")[2], []) for address in addresses]
         lead = [self._facts.status.record.lead] if _FOR_INIT in text else []
         found = [
             *(one for one in named if one in self._facts.status.tasks),
-            *(self._addresses[one] for one in addresses if one in self._addresses),
+            *(self._addresses[address] for address in addresses if address in self._addresses),
             *(tasks[0] for tasks in by_port if len(tasks) == 1),
             *lead,
             *(self._out if len(self._out) == 1 else []),

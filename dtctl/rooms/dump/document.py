@@ -14,11 +14,11 @@ def dumps(found: Dumps) -> dict[str, Any]:
         "run": found.run,
         "tasks": [
             {
-                **picked(one, "task host answer.attempt answer.state"),
-                "processes": [_process(process) for process in one.answer["processes"]],
-                **picked(one, "answer.omitted=processesOmitted"),
+                **picked(task, "task host answer.attempt answer.state"),
+                "processes": [_process(process) for process in task.answer["processes"]],
+                **picked(task, "answer.omitted=processesOmitted"),
             }
-            for one in found.tasks
+            for task in found.tasks
         ],
     }
 

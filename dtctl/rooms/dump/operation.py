@@ -12,7 +12,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import Request, about, ask
+from dtctl.operations.client import Request, about, ask_hosts
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Message, Transport
@@ -63,7 +63,7 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
                     raise wrong("task", "one that was not reported before", reported["task"])
                 found[task] = Dumped(task, host.name, reported)
 
-    outcomes = ask(
+    outcomes = ask_hosts(
         record,
         ImpatientTransport(transport, record),
         Request(

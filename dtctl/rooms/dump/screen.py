@@ -36,9 +36,9 @@ _MOST_KINDS = 12
 """The most lines of threads in the same state; JSON has them all."""
 
 
-def show_dumps(found: Dumps) -> None:
+def show_dumps(dumps: Dumps) -> None:
     hints = False
-    for number, one in enumerate(found.tasks):
+    for number, one in enumerate(dumps.tasks):
         if number:
             console.say("")
         _show(one)
@@ -49,9 +49,9 @@ def show_dumps(found: Dumps) -> None:
         note(INSTALL_PY_SPY)
 
 
-def _show(one: Dumped) -> None:
-    answer = one.answer
-    where = f"{one.task} on {one.host}, attempt {answer['attempt']}, {answer['state']}"
+def _show(dumped: Dumped) -> None:
+    answer = dumped.answer
+    where = f"{dumped.task} on {dumped.host}, attempt {answer['attempt']}, {answer['state']}"
     if not answer["processes"]:
         console.say(f"{where}: no process of it is there")
         return

@@ -21,9 +21,9 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
         "tasks": [{**picked(task, "id=task"), **picked(task.entry, "step rate loss")} for task in reporting],
         "lookedIn": {host: answer["dirs"] for host, answer in found.answers.items()},
         "notRead": [
-            {"host": host, **picked(one, "path problem")}
+            {"host": host, **picked(problem, "path problem")}
             for host, answer in found.answers.items()
-            for one in answer["problems"]
+            for problem in answer["problems"]
         ],
         "unreadBytes": {host: one["unread_bytes"] for host, one in found.answers.items() if one["unread_bytes"]},
         "valuesLeftOut": {host: one["omitted"] for host, one in found.answers.items() if one["omitted"]},

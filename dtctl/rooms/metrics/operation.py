@@ -17,7 +17,7 @@ from dtctl.agent.rooms.metrics.records import FolderAt, FolderPoints, MetricsRes
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import Request, about, ask, final, frames_of, knows_no_run, request
+from dtctl.operations.client import Request, about, ask_hosts, final, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import check_run
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.run_record import RunRecord
@@ -85,7 +85,7 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
     """
     fields = {"tags": list(tags) or None, "points": points, "follow": False}
     wanted = Request("metrics", MetricsResult, lambda _: fields)
-    outcomes = ask(record, ImpatientTransport(transport, record), wanted)
+    outcomes = ask_hosts(record, ImpatientTransport(transport, record), wanted)
     errors = {host: error for host, error in outcomes.errors.items() if not knows_no_run(error)}
     run = _run_of(record, outcomes.results)
     answers = {host: answer for host, answer in outcomes.results.items() if answer["run"] == run}

@@ -78,7 +78,7 @@ def sparkline(values: Sequence[float], width: int, *, fine: bool = True) -> str:
         return ""
     low, high = min(finite), max(finite)
     heights = [share(value, low, high) if math.isfinite(value) else None for value in some]
-    return "".join(" " if one is None else bars[min(len(bars) - 1, int(one * len(bars)))] for one in heights)
+    return "".join(" " if height is None else bars[min(len(bars) - 1, int(height * len(bars)))] for height in heights)
 
 
 def _some(values: Sequence[float], most: int) -> Sequence[float]:
@@ -168,10 +168,10 @@ _LOWEST, _HIGHEST = 8, 18
 """Rows of one plot."""
 
 
-def show_table(found: Metrics) -> None:
+def show_table(metrics: Metrics) -> None:
     """Shows a table with a small curve of each series, if the terminal has room for it."""
     fine = console.can_show("▁▂▃▄▅▆▇█")
-    known = [(one, one.last) for one in found.series if one.last is not None]
+    known = [(one, one.last) for one in metrics.series if one.last is not None]
     columns = {
         "TAG": [one.tag for one, _ in known],
         "RUN": [one.name for one, _ in known],
@@ -203,7 +203,7 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
     braille = console.can_show("⠁⣿│└─") and (len(several) == 1 or console.colored())
     labels = names(several)
     curves = [
-        Curve(label, [(one.step, one.value) for one in each.points])
+        Curve(label, [(point.step, point.value) for point in each.points])
         for label, each in zip(labels, several, strict=True)
     ]
     pieces: list[tuple[str, str]] = []
@@ -274,23 +274,23 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def show_rest(found: Metrics) -> None:
+def show_rest(metrics: Metrics) -> None:
     """Shows on stderr which files were not read."""
-    for host, answer in found.answers.items():
-        for one in answer["problems"]:
-            errors.show_warning(f"{at(host, one['path'])}: {one['problem']}")
-    for host, answer in found.answers.items():
+    for host, answer in metrics.answers.items():
+        for problem in answer["problems"]:
+            errors.show_warning(f"{at(host, problem['path'])}: {problem['problem']}")
+    for host, answer in metrics.answers.items():
         if answer["unread_bytes"] >= 1 << 16:  # less is a record that is being written
             errors.note(f"{host} has read for as long as it may: {size(answer['unread_bytes'])} are left")
         if answer["omitted"]:
             errors.note(f"{host} has more tags than it keeps: {count(answer['omitted'], 'value')} left out")
-    if found.without_run:
-        errors.note(f"no run on {fold(found.without_run)}")
+    if metrics.without_run:
+        errors.note(f"no run on {fold(metrics.without_run)}")
 
 
-def show_log_metrics(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
+def show_log_metrics(metrics: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
     """Shows steps and losses from the logs, for a run without event files."""
-    errors.note(f"no event files below {_places(found)}")
+    errors.note(f"no event files below {_places(metrics)}")
     reporting = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     if reporting and table_too:
         columns = {

@@ -20,17 +20,17 @@ def comparison(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _compared(one: Compared) -> dict[str, Any]:
-    roster = one.status.record.roster
+def _compared(compared: Compared) -> dict[str, Any]:
+    roster = compared.status.record.roster
     progress = "status.progress.step status.progress.target=targetStep status.progress.loss steps_per_s=stepsPerSecond"
     kept = "goodput.share=goodput restarts status.newest_complete.step=checkpointStep"
     return {
-        **picked(one, "status.record.run status.record.cluster status.verdict.outcome"),
-        **document.reasoned(one.status.verdict.why),
-        **picked(one, f"status.record.created=startTime@ duration_s {progress} {kept}"),
+        **picked(compared, "status.record.run status.record.cluster status.verdict.outcome"),
+        **document.reasoned(compared.status.verdict.why),
+        **picked(compared, f"status.record.created=startTime@ duration_s {progress} {kept}"),
         "hosts": list(dict.fromkeys(roster.values())),
         "tasks": len(roster),
-        "metrics": {name: picked(metric, "last best") for name, metric in one.metrics.items()},
-        **picked(one, "settings"),
-        "errors": document.errors(one.errors),
+        "metrics": {name: picked(metric, "last best") for name, metric in compared.metrics.items()},
+        **picked(compared, "settings"),
+        "errors": document.errors(compared.errors),
     }

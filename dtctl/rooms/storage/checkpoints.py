@@ -70,9 +70,9 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
     )
 
 
-def objects_of(place: Place, found: Found) -> list[Object]:
+def objects_of(place: Place, checkpoint: Found) -> list[Object]:
     """The files of a checkpoint as they are now, the index last."""
-    directory, _, name = found.checkpoint["prefix"].rpartition("/")
+    directory, _, name = checkpoint.checkpoint["prefix"].rpartition("/")
 
     def belongs(one: Object) -> bool:
         above, _, file = one.name.rpartition("/")
@@ -110,19 +110,19 @@ class Download:
         return sent
 
 
-def verify(found: Found, limit_s: float) -> Verified:
+def verify(checkpoint: Found, limit_s: float) -> Verified:
     """Reads every byte of the checkpoint, in a temporary directory. Raises StorageError, OSError."""
     begun = time.monotonic()
     verdict = verifying.Verdict()
-    if found.checkpoint["kind"] == "orbax":
-        verdict.problems = [found.checkpoint["problem"]] if found.checkpoint["problem"] else []
+    if checkpoint.checkpoint["kind"] == "orbax":
+        verdict.problems = [checkpoint.checkpoint["problem"]] if checkpoint.checkpoint["problem"] else []
         verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
     else:
-        verdict = _read(found, begun + limit_s)
+        verdict = _read(checkpoint, begun + limit_s)
     return made(
         Verified,
-        dir=found.directory,
-        prefix=found.checkpoint["prefix"],
+        dir=checkpoint.directory,
+        prefix=checkpoint.checkpoint["prefix"],
         problems=[text[:4000] for text in verdict.problems],
         unread=verdict.unread,
         tensors=verdict.tensors,
@@ -131,9 +131,9 @@ def verify(found: Found, limit_s: float) -> Verified:
     )
 
 
-def _read(found: Found, until: float) -> verifying.Verdict:
-    place = Place(found.directory, PATIENCE_S)
-    objects = objects_of(place, found)
+def _read(checkpoint: Found, until: float) -> verifying.Verdict:
+    place = Place(checkpoint.directory, PATIENCE_S)
+    objects = objects_of(place, checkpoint)
     whole = verifying.Verdict()
     with temporary_folder("dtctl-verify-") as folder:
         folder.refuse_without_room(sum(one.size for one in objects))
@@ -145,7 +145,7 @@ def _read(found: Found, until: float) -> verifying.Verdict:
                     if time.monotonic() > until:
                         whole.unread = "not all of it was read: there was no more time"
                         return whole
-        path = str(folder.path / found.name)
+        path = str(folder.path / checkpoint.name)
         check = Budget(until, 0).check
         return (
             verifying.verify_keras(path, check) if re.match(formats.KERAS_NAME, path) else verifying.verify(path, check)

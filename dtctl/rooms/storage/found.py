@@ -64,7 +64,7 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
     found = list(place.objects(DEPTH, lambda name: name == reading.ASIDE))
     with temporary_folder("dtctl-checkpoints-") as folder:
         _lay_out(place, _wanted(found, 2 * most), folder, room)
-        report = reading.inspect(str(folder.path), time.monotonic() + LIMIT_S, most)
+        report = reading.read_checkpoints(str(folder.path), time.monotonic() + LIMIT_S, most)
         for one in report["all"]:  # the files differ at the next query
             one["identity"] = one["identity"] and f"{one['time']}"
         text = json.dumps(report).replace(json.dumps(str(folder.path))[1:-1], place.url)
@@ -72,20 +72,20 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
     return {**json.loads(text), "identity": "", "problem": problem}  # type: ignore[typeddict-item]
 
 
-def _wanted(found: Sequence[Object], most: int) -> list[Object]:
+def _wanted(objects: Sequence[Object], most: int) -> list[Object]:
     """The files of the newest checkpoints, with all that a directory of Orbax holds."""
     groups: dict[str, list[Object]] = {}
-    marked = {one.name.rpartition("/")[0] for one in found if one.name.rpartition("/")[2] in formats.ORBAX_MARKS}
-    for one in found:
+    marked = {one.name.rpartition("/")[0] for one in objects if one.name.rpartition("/")[2] in formats.ORBAX_MARKS}
+    for one in objects:
         directory = one.name.rpartition("/")[0]
         if (prefix := directory if directory in marked else reading.prefix_of(one.name)) is not None:
             groups.setdefault(prefix, []).append(one)
 
     def newness(prefix: str) -> tuple[float, int, str]:
-        return max(one.time for one in groups[prefix]), number_in(prefix) or 0, prefix
+        return max(group.time for group in groups[prefix]), number_in(prefix) or 0, prefix
 
     newest = sorted(groups, key=newness, reverse=True)[:most]
-    return [one for prefix in newest for one in groups[prefix]]
+    return [group for prefix in newest for group in groups[prefix]]
 
 
 def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) -> None:

@@ -71,14 +71,14 @@ def _of_url(url: str, folders: Iterable[FolderPoints]) -> list[FolderPoints]:
     return [{**one, "dir": url, "identity": url} for one in folders]
 
 
-def _together(one: MetricsResult, other: MetricsResult) -> MetricsResult:
+def _together(metrics_result: MetricsResult, other: MetricsResult) -> MetricsResult:
     return {
-        **one,
-        "dirs": [*one["dirs"], *other["dirs"]],
-        "folders": [*one["folders"], *other["folders"]],
-        "problems": [*one["problems"], *other["problems"]],
-        "unread_bytes": one["unread_bytes"] + other["unread_bytes"],
-        "omitted": one["omitted"] + other["omitted"],
+        **metrics_result,
+        "dirs": [*metrics_result["dirs"], *other["dirs"]],
+        "folders": [*metrics_result["folders"], *other["folders"]],
+        "problems": [*metrics_result["problems"], *other["problems"]],
+        "unread_bytes": metrics_result["unread_bytes"] + other["unread_bytes"],
+        "omitted": metrics_result["omitted"] + other["omitted"],
     }
 
 

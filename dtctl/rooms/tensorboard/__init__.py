@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import Request, about, ask, frames_of, knows_no_run, request
+from dtctl.operations.client import Request, about, ask_hosts, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
@@ -59,7 +59,7 @@ class Location:
 
 def find_event_files(record: RunRecord, transport: Transport) -> EventFileSources:
     """Finds event files over one connection to each host."""
-    outcomes = ask(record, ImpatientTransport(transport, record), Request("event_dirs", EventDirsResult))
+    outcomes = ask_hosts(record, ImpatientTransport(transport, record), Request("event_dirs", EventDirsResult))
     results = outcomes.results
     runs = [results[host]["run"] for host in sorted(results, key=lambda name: name != record.coordinator)]
     run = runs[0] if runs else None

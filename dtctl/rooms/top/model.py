@@ -175,8 +175,8 @@ class Model:
     def poll(self, now: float) -> bool:
         """Whether there is news. Raises the error that ended the stream of the run."""
         events = self._run.take()
-        for one in events:
-            self._receive(one, now)
+        for event in events:
+            self._receive(event, now)
         points = [one for one in self._loss.take() if isinstance(one, Series)]  # the end of this stream does not matter
         for series in points:
             self.losses.add(series)

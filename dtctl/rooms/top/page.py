@@ -79,23 +79,23 @@ def wrapped(line: Line, width: int) -> list[Line]:
     """The line in lines of at most `width` columns, broken at blanks if possible; later ones are indented."""
     from rich.cells import cell_len
 
-    found: list[Line] = [[]]
+    lines: list[Line] = [[]]
     left = width
     for text, style in line:
         for word in re.findall(r"\S+|\s+", text):
             needed = cell_len(word)
-            if needed > left and found[-1]:
-                found.append([("  ", "")])
+            if needed > left and lines[-1]:
+                lines.append([("  ", "")])
                 left = width - 2
                 if word.isspace():
                     continue
             for piece in _pieces(word, left, width - 2):
                 if cell_len(piece) > left:
-                    found.append([("  ", "")])
+                    lines.append([("  ", "")])
                     left = width - 2
-                found[-1].append((piece, style))
+                lines[-1].append((piece, style))
                 left -= cell_len(piece)
-    return found
+    return lines
 
 
 def _pieces(word: str, first: int, rest: int) -> list[str]:

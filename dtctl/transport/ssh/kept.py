@@ -230,7 +230,7 @@ class KeptLogins(Routes):
             with suppress(TransportError):
                 shown = self.scan(name, settings)
                 try:
-                    keys.judge(shown)
+                    keys.require_trusted(shown)
                 except TransportError as error:
                     return error, False
                 refused = True

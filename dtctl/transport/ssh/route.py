@@ -85,7 +85,7 @@ class HostKeys:
                 return
         self.compare(key, lines)
 
-    def judge(self, shown: Sequence[HostKey]) -> None:
+    def require_trusted(self, shown: Sequence[HostKey]) -> None:
         """Raises HostKeyError if none of the keys that a host has shown can be trusted."""
         lines = self.known.of(self.name, self.files)
         revoked = {line.key for line in lines if line.revoked}

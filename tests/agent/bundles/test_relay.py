@@ -22,7 +22,7 @@ from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, GivenIdentity, contex
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
 from dtctl.agent.rooms.data import relay
 from dtctl.agent.rooms.data.dataset import DataSet
-from dtctl.agent.rooms.data.relay import Relay
+from dtctl.agent.rooms.data.relay import FileServer
 from dtctl.bundle import Bundle
 from dtctl.bundle.scanning import scan
 from dtctl.bundle.sender import Sender
@@ -59,7 +59,7 @@ def feeder(bundle: Bundle, held: Path, shown: Any, lacking: Sequence[int] = ()) 
     """The port of a host that has the bundle, as it believes."""
     shutil.copytree(bundle.root, held)
     tree = Tree(str(held), Manifest.parse(bundle.manifest.canonical, bundle.id), root=str(held))
-    port = Relay(tree, lacking, shown, []).port
+    port = FileServer(tree, lacking, shown, []).port
     assert port is not None
     return port
 

@@ -147,7 +147,7 @@ def test_of_names_without_end_only_so_many_are_looked_at(output: Path, monkeypat
 
 
 def test_an_inspection_ends_at_its_deadline(output: Path) -> None:
-    found = reading.inspect(str(output), time.monotonic() - 1)
+    found = reading.read_checkpoints(str(output), time.monotonic() - 1)
     assert found["problem"] == f"{output}: only part of it was searched: it took too long"
     assert found["newest_complete"] is None
 
@@ -158,7 +158,7 @@ def test_costly_directories_of_orbax_are_inspected_until_the_deadline_only(tmp_p
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"{number}/_CHECKPOINT_METADATA").write_text('{"a": [%s[]]}' % ("[], " * 200_000))
     before = time.process_time()
-    found = reading.inspect(str(tmp_path), time.monotonic() + 0.1)
+    found = reading.read_checkpoints(str(tmp_path), time.monotonic() + 0.1)
     assert found["problem"] == f"{tmp_path}: only part of it was searched: it took too long"
     assert len(found["all"]) < 20
     assert time.process_time() - before < 1

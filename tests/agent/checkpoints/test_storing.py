@@ -73,7 +73,7 @@ def test_nothing_has_its_name_before_all_is_there_and_then_it_is_the_newest(begi
     send(arrival)
     arrival.verify(lambda: None)
     assert seen(place) == {"checkpoint", f".{NAME}.part"}
-    assert reading.inspect(str(place), float("inf"))["all"] == [], "what arrives is no checkpoint yet"
+    assert reading.read_checkpoints(str(place), float("inf"))["all"] == [], "what arrives is no checkpoint yet"
     arrival.finish(2e9)
     assert seen(place) == {*FILES, "checkpoint"}
     assert {name: (place / name).read_bytes() for name in FILES} == FILES
@@ -231,7 +231,7 @@ def test_a_directory_in_that_of_the_checkpoints_is_made(begin: Begin, place: Pat
     assert arrival.directory == str(place / "chief")
     stored(arrival)
     assert seen(place / "chief") == {*FILES, "checkpoint"}
-    [result] = reading.inspect(str(place), float("inf"))["all"]
+    [result] = reading.read_checkpoints(str(place), float("inf"))["all"]
     assert (result["prefix"], result["complete"]) == (f"chief/{NAME}", True)
 
 

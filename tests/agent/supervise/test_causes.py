@@ -96,6 +96,15 @@ def test_a_pipe_does_not_make_a_success_of_an_exception(host: AgentHost, line: s
     assert host.wait_state(spec, "worker:0", state)["reason"] == reason
 
 
+def test_a_pipe_in_a_script_does_not_make_a_success_of_an_exception(host: AgentHost) -> None:
+    script = host.home / "run.sh"
+    script.write_text(f"#!/bin/sh\n{RAISES} | tee log\n")
+    script.chmod(0o755)
+    for argv in (["sh", "run.sh"], [str(script)]):
+        spec = host.started(task("worker:0", *argv), recovery={**QUICKLY, "max_restarts": 0})
+        assert host.wait_state(spec, "worker:0", "failed")["reason"] == f"exit code 1 (ValueError: bad); {LOST}"
+
+
 def test_the_port_that_the_log_names_is_reported_with_who_holds_it(host: AgentHost) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]

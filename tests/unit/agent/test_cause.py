@@ -21,6 +21,7 @@ from dtctl.agent.run.cause import (
     kind_of_error,
     loses_status,
     names_taken_port,
+    script_of,
     taken_port,
 )
 from dtctl.rooms.diagnose.signatures import IN_LOGS
@@ -225,6 +226,41 @@ def test_an_exception_that_was_caught_is_followed_by_other_output(log: str, ends
 )
 def test_a_shell_reports_the_status_of_the_last_program_of_a_pipe(command: list[str], loses: bool) -> None:
     assert loses_status(command) is loses
+
+
+PIPED = "#!/bin/bash\ncd code\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "loses"),
+    [
+        (f"{PIPED}python train.py 2>&1 | tee log\n", True),
+        (f"{PIPED}python train.py \\\n  --rate 1 \\\n  | tee log\n\n# the end\n", True),
+        (f"{PIPED}set -o pipefail\npython train.py | tee log\n", False),
+        (f"{PIPED}ls | wc -l\npython train.py\n", False),
+        (f"{PIPED}exec python train.py --note 'a | b'\n", False),
+        ("#!/usr/bin/env python3\na = 1 | 2\n", False),
+        ("", False),
+    ],
+)
+def test_a_script_that_ends_in_a_pipe_reports_the_status_of_its_last_program(script: str, loses: bool) -> None:
+    assert loses_status(["./run.sh", "--job_name=ps"], script) is loses
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (["bash", "run.sh", "--job_name=ps"], "run.sh"),
+        (["/bin/bash", "-eu", "-o", "pipefail", "bin/run.sh"], "bin/run.sh"),
+        (["./run.sh"], "./run.sh"),
+        (["bash", "-c", "python train.py"], ""),
+        (["bash"], ""),
+        (["python", "train.py"], ""),
+        ([], ""),
+    ],
+)
+def test_the_script_of_a_command_is_known(command: list[str], script: str) -> None:
+    assert script_of(command) == script
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def storage(**fields: Any) -> StorageFacts:
 
 def judged(topic: Topic[Any, Any], value: CheckContext, *rounds: Mapping[str, Any], **more: Any) -> list[Finding]:
     """Fails where a sentence lacks a field."""
-    found = list(topic.judge(value, Answers(rounds, **more)))
+    found = list(topic.findings(value, Answers(rounds, **more)))
     for one in found:
         assert set(FIELD.findall(OPTIONAL.sub("", one.signature.means))) <= words(one).keys()
     return found

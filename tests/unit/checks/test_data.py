@@ -60,11 +60,11 @@ def test_unread_data_source_is_a_note_only() -> None:
 
 
 def test_no_host_is_asked_without_data_from() -> None:
-    assert TOPIC.ask(context(), Answers()) == {}
-    assert TOPIC.ask(scene(brief=True), Answers()) == {host: {"dirs": ["/data"]} for host in "cd"}
-    assert TOPIC.ask(scene(), Answers([facts(**WHOLE)])) == {}
+    assert TOPIC.questions(context(), Answers()) == {}
+    assert TOPIC.questions(scene(brief=True), Answers()) == {host: {"dirs": ["/data"]} for host in "cd"}
+    assert TOPIC.questions(scene(), Answers([facts(**WHOLE)])) == {}
 
 
 def test_the_state_of_each_host_is_a_line_of_check() -> None:
-    [line] = TOPIC.describe(scene(), Answers([facts()]))
+    [line] = TOPIC.lines(scene(), Answers([facts()]))
     assert line.values == {"c": "complete", "d": "missing"}  # type: ignore[union-attr]

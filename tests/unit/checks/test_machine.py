@@ -166,14 +166,14 @@ def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
 
 
 def test_in_passing_nothing_is_started_on_the_hosts() -> None:
-    asked = TOPIC.ask(context(brief=True), Answers())["a"]
+    asked = TOPIC.questions(context(brief=True), Answers())["a"]
     assert (asked["gpus"], asked["rights"], asked["cluster"]) == (False, False, None)
     assert asked["places"] == ["/saved"]
 
 
 def test_in_passing_gpus_are_read_where_the_file_declares_gpus() -> None:
     value = dataclasses.replace(with_gpus(2), brief=True)
-    assert TOPIC.ask(value, Answers())["a"]["gpus"]
+    assert TOPIC.questions(value, Answers())["a"]["gpus"]
     assert set(hosts_by_signature(judged(TOPIC, value, {"a": machine(problem="no_driver")}))) == {"gpus_unseen"}
 
 
@@ -289,7 +289,7 @@ def test_limits_are_few_below_a_number(rights: dict[str, int], name: str | None)
 
 
 def lines(heard: Answers[Any]) -> Mapping[str, Mapping[str, object]]:
-    return {one.what: one.values for one in TOPIC.describe(context(), heard) if isinstance(one, Line)}
+    return {one.what: one.values for one in TOPIC.lines(context(), heard) if isinstance(one, Line)}
 
 
 def test_each_figure_of_a_machine_is_reported_by_host() -> None:

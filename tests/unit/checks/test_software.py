@@ -23,7 +23,7 @@ SAME = {host: software(tensorflow="2.21.0", keras="3.15.1", tensorboard="2.21.0"
 
 
 def test_in_passing_pythons_are_started_and_import_nothing() -> None:
-    question = TOPIC.ask(context(brief=True), Answers())["a"]
+    question = TOPIC.questions(context(brief=True), Answers())["a"]
     assert question["started"]
     assert not question["imported"]
 
@@ -43,7 +43,7 @@ def test_a_syntax_error_is_found_with_its_place_unless_the_host_has_a_newer_pyth
 
 def test_with_the_code_there_each_python_says_what_it_cannot_compile() -> None:
     value = dataclasses.replace(broken_scene(), bundle="0" * 64)
-    assert TOPIC.ask(value, Answers())["a"]["pythons"][0]["bundle"] == "0" * 64
+    assert TOPIC.questions(value, Answers())["a"]["pythons"][0]["bundle"] == "0" * 64
     old = python(version="3.8.0", broken={"file": "near.py", "line": 7, "problem": "invalid syntax"})
     (one,) = judged(TOPIC, value, {"a": {"pythons": [old]}, "b": {"pythons": [python(version="3.8.0")]}})
     assert sentence(one).endswith("will fail on a: near.py:7: invalid syntax")
@@ -164,7 +164,7 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
     trainer = Trainer(code=cluster().trainer.code, venv="venv")
     launch = Launch(command=("python", "train.py"), env={"PYTHONPATH": "/opt/lib"})
     value = cluster(job("worker", ["a"], [2222], launch=launch), trainer=trainer)
-    asked = TOPIC.ask(context(value), Answers())["a"]["pythons"]
+    asked = TOPIC.questions(context(value), Answers())["a"]["pythons"]
     assert [(one["program"], one["python_path"]) for one in asked] == [
         ("\0HOME/dtctl/digits/venv/bin/python", "/opt/lib")
     ]
@@ -188,7 +188,7 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
 def test_gpus_that_would_stay_idle_are_reported(has: dict[str, Any], signature: str | None) -> None:
     jobs = [job("ps", ["a"], [2222]), job("worker", ["a"], [2223])]
     value = context(cluster(*jobs, hosts=[ssh_host("a", gpus=1)]))
-    assert TOPIC.ask(value, Answers())["a"]["pythons"][0]["cuda"] is True
+    assert TOPIC.questions(value, Answers())["a"]["pythons"][0]["cuda"] is True
     found = judged(TOPIC, value, {"a": {"pythons": [python(**has)]}})
     assert [one.signature.name for one in found] == ([signature] if signature else [])
     assert all([str(task) for task in one.seen.tasks] == ["worker:0"] for one in found)

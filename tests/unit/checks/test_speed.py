@@ -57,7 +57,7 @@ def gpu(number: int, flops: float = 19e12, name: str = "A100", **fields: Any) ->
 
 def test_the_framework_that_the_programs_import_multiplies_on_gpus() -> None:
     for modules, framework in ((["tensorflow"], "tensorflow"), (["numpy", "torch"], "torch"), (["numpy"], "")):
-        asked = TOPIC.ask(context(deep=True, modules=modules), Answers([{}]))
+        asked = TOPIC.questions(context(deep=True, modules=modules), Answers([{}]))
         assert {one["framework"] for one in asked.values()} == {framework}
 
 
@@ -131,7 +131,7 @@ def test_hosts_that_could_not_be_measured_are_reported_by_what_was_in_the_way() 
 
 def test_figures_are_reported_by_host_only_after_the_second_round() -> None:
     def lines(*rounds: Any) -> dict[str, Any]:
-        return {one.what: one.values for one in TOPIC.describe(DEEP, Answers(rounds)) if isinstance(one, Line)}
+        return {one.what: one.values for one in TOPIC.lines(DEEP, Answers(rounds)) if isinstance(one, Line)}
 
     names = ("processors are", "multiplies at_flops", "copies a second_bytes", "its GPUs multiply at_flops")
     assert lines({"a": fast()}) == {name: {} for name in names}

@@ -34,39 +34,39 @@ def with_evaluator() -> Any:
 
 def test_all_hosts_write_first_and_then_the_others_look_for_the_leads() -> None:
     value = context()
-    first = TOPIC.ask(value, Answers())
+    first = TOPIC.questions(value, Answers())
     assert {host: one["write"] for host, one in first.items()} == {host: ["/saved"] for host in "abcd"}
-    second = TOPIC.ask(value, Answers([WROTE]))
+    second = TOPIC.questions(value, Answers([WROTE]))
     assert {host: [(one["path"], one["hosts"]) for one in asked["look"]] for host, asked in second.items()} == {
         "a": [("/saved", ["c"])],
         "b": [("/saved", ["c"])],
     }
-    assert TOPIC.ask(value, Answers([WROTE, looked("a", "b")])) == {}
+    assert TOPIC.questions(value, Answers([WROTE, looked("a", "b")])) == {}
 
 
 def test_a_start_asks_no_more_than_who_sees_what_the_lead_saves() -> None:
     value = context(cluster(dirs={"output": "/saved", "data": "/data"}), brief=True)
-    first = TOPIC.ask(value, Answers())
+    first = TOPIC.questions(value, Answers())
     assert {host: (one["write"], one["checkpoints"], one["data"]) for host, one in first.items()} == {
         "c": (["/saved"], [], [])
     }
-    assert set(TOPIC.ask(value, Answers([WROTE]))) == {"a", "b"}
+    assert set(TOPIC.questions(value, Answers([WROTE]))) == {"a", "b"}
 
 
 @pytest.mark.parametrize("place", ["gs://b/saved", None])
 def test_a_start_writes_nothing_where_all_see_it_or_nothing_is_saved(place: str | None) -> None:
     value = context(cluster(dirs={"output": place} if place else {}), brief=True)
-    assert TOPIC.ask(value, Answers()) == {}
+    assert TOPIC.questions(value, Answers()) == {}
 
 
 def test_a_start_on_one_machine_writes_nothing_as_all_tasks_see_it() -> None:
     here = [Host(name, Local()) for name in "abcd"]
-    assert TOPIC.ask(context(cluster(hosts=here, dirs={"output": "/saved"}), brief=True), Answers()) == {}
+    assert TOPIC.questions(context(cluster(hosts=here, dirs={"output": "/saved"}), brief=True), Answers()) == {}
     apart = [*(Host(name, Local(), address=name) for name in "abc"), ssh_host("d")]
     jobs = [job("ps", ["d"], [2222]), job("worker", ["c"], [2222])]
-    assert set(TOPIC.ask(context(cluster(*jobs, hosts=apart, dirs={"output": "/saved"}), brief=True), Answers())) == {
-        "c"
-    }
+    assert set(
+        TOPIC.questions(context(cluster(*jobs, hosts=apart, dirs={"output": "/saved"}), brief=True), Answers())
+    ) == {"c"}
 
 
 def test_a_start_and_a_check_judge_what_they_know_by_the_same_rules() -> None:
@@ -118,7 +118,7 @@ def test_spare_without_the_checkpoints_is_named_and_an_arbiter_is_not_asked() ->
     value = cluster(hosts=hosts, dirs={"output": "/saved"}, recovery=Recovery(replace_s=300.0))
     value = dataclasses.replace(value, spares=("s", "t"), arbiters=("z",))
     spared = context(value, uses=["saves_alone"])
-    assert set(TOPIC.ask(spared, Answers())) == set("abcdst")
+    assert set(TOPIC.questions(spared, Answers())) == set("abcdst")
     found = judged(TOPIC, spared, WROTE, looked("a", "b", "s", "t", sees=("a", "b", "t")))
     assert hosts_by_signature(found) == {"spares_blind": ("s",)}
     assert not fails(found[0])
@@ -155,7 +155,7 @@ def test_data_has_to_be_there_and_the_same(odd: dict[str, Any], signature: str |
 
 def test_what_may_be_saved_is_written_where_it_may_be_saved_and_nowhere_else() -> None:
     jobs = [job("chief", ["c"], [1]), job("ps", ["a"], [2]), job("worker", ["d"], [3]), job("evaluator", ["b"], [4])]
-    asked = TOPIC.ask(context(cluster(*jobs, dirs={"output": "/saved", "data": "/data"})), Answers())
+    asked = TOPIC.questions(context(cluster(*jobs, dirs={"output": "/saved", "data": "/data"})), Answers())
     saved = {host: one["checkpoints"] for host, one in asked.items()}
     assert saved == {"a": ["/saved"], "b": [], "c": ["/saved"], "d": []}
     assert {tuple(one["write"]) for one in asked.values()} == {("/saved",)}
@@ -164,7 +164,7 @@ def test_what_may_be_saved_is_written_where_it_may_be_saved_and_nowhere_else() -
 def test_a_home_may_lie_elsewhere_on_another_host() -> None:
     hosts = [*(ssh_host(name) for name in "bcd"), ssh_host("a", dirs={"output": "/own"})]
     value = context(cluster(hosts=hosts, dirs={"output": "/saved"}))
-    (look,) = TOPIC.ask(value, Answers([WROTE]))["a"]["look"]
+    (look,) = TOPIC.questions(value, Answers([WROTE]))["a"]["look"]
     assert (look["path"], look["up"], look["hosts"]) == ("/own", 0, ["c"])
 
 
@@ -191,7 +191,7 @@ def test_three_checkpoints_are_enough(free: int, name: str | None, fit: int) -> 
 
 
 def lines(*rounds: Any) -> dict[str, Any]:
-    return {one.what: one.values for one in TOPIC.describe(context(), Answers(rounds)) if isinstance(one, Line)}
+    return {one.what: one.values for one in TOPIC.lines(context(), Answers(rounds)) if isinstance(one, Line)}
 
 
 def test_room_is_reported_by_the_directory_with_the_least_and_data_by_host() -> None:
@@ -205,7 +205,7 @@ def test_hosts_that_see_the_leads_checkpoints_are_reported_after_the_check() -> 
     def statements(*rounds: Any) -> list[tuple[str, Any]]:
         return [
             (one.kind, dict(one.fields))
-            for one in TOPIC.describe(context(), Answers(rounds))
+            for one in TOPIC.lines(context(), Answers(rounds))
             if isinstance(one, Statement)
         ]
 
@@ -220,8 +220,8 @@ def test_hosts_that_see_the_leads_checkpoints_are_reported_after_the_check() -> 
 def test_sharing_is_unknown_without_the_leads_host() -> None:
     without = {host: facts for host, facts in WROTE.items() if host != "c"}
     heard = Answers([without], errors={"c": DtctlError("c does not answer")})
-    assert Statement("sharing_not_known", {"lead": "c"}) in list(TOPIC.describe(context(), heard))
-    assert not any(isinstance(one, Statement) for one in TOPIC.describe(context(), Answers([WROTE])))
+    assert Statement("sharing_not_known", {"lead": "c"}) in list(TOPIC.lines(context(), heard))
+    assert not any(isinstance(one, Statement) for one in TOPIC.lines(context(), Answers([WROTE])))
 
 
 DATASET = {"path": "/data", "there": True, "files": 3, "size_bytes": 3_000_000, "digest": "aa"}

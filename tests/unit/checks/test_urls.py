@@ -30,7 +30,7 @@ def of(dirs: dict[str, str], jobs: Iterable[str] = ("ps", "worker"), **fields: A
 
 def urls(value: CheckContext) -> dict[str, list[tuple[str, bool]]]:
     """Host -> its URLs, and whether it writes there."""
-    asked = TOPIC.ask(value, Answers())
+    asked = TOPIC.questions(value, Answers())
     return {host: [(one["url"], one["write"]) for one in question["urls"]] for host, question in asked.items()}
 
 
@@ -62,12 +62,12 @@ def test_the_question_has_what_the_trainer_is_given_and_is_asked_once() -> None:
         modules=("torch",),
         secrets={"KEY": "v", "OTHER": "w"},
     )
-    (question,) = TOPIC.ask(value, Answers()).values()
+    (question,) = TOPIC.questions(value, Answers()).values()
     assert (question["secrets"], question["keep_proxy"]) == ({"KEY": "v"}, True)
     assert question["variables"]["AWS_REGION"] == "eu"
     assert (question["libraries"], question["modules"]) == (["fsspec", "tensorflow"], ["torch"])
     assert "secrets={" not in repr(value)
-    assert TOPIC.ask(value, Answers([{}])) == {}
+    assert TOPIC.questions(value, Answers([{}])) == {}
 
 
 def facts(kind: str = "", said: str = "", library: str = "TensorFlow 2.21.0", **fields: Any) -> UrlsFacts:
@@ -130,7 +130,7 @@ def test_a_python_without_a_library_is_a_note_unless_the_setup_may_bring_one() -
 
 
 def test_usable_urls_are_reported_by_host() -> None:
-    (line,) = TOPIC.describe(of({"output": OUT}), Answers([{"w": facts(), "p": facts("denied", "401")}]))
+    (line,) = TOPIC.lines(of({"output": OUT}), Answers([{"w": facts(), "p": facts("denied", "401")}]))
     assert (line.what, line.values) == (OUT, {"w": "usable", "p": "not usable"})  # type: ignore[union-attr]
 
 
@@ -145,11 +145,11 @@ def test_usable_urls_are_reported_by_host() -> None:
 )
 def test_the_library_is_the_one_that_the_program_imports(modules: tuple[str, ...], libraries: list[str]) -> None:
     made = cluster(job("worker", ["a"], [2222], launch=PYTHON), dirs={"output": OUT})
-    (question,) = TOPIC.ask(context(made, modules=modules), Answers()).values()
+    (question,) = TOPIC.questions(context(made, modules=modules), Answers()).values()
     assert question["libraries"] == libraries
 
 
 def test_answer_about_an_unrequested_url_is_ignored() -> None:
     reported = {"w": facts("missing", "words", url="gs://b;reboot/x")}
     assert judged(TOPIC, of({"output": OUT}), reported) == []
-    assert list(TOPIC.describe(of({"output": OUT}), Answers([reported]))) == []
+    assert list(TOPIC.lines(of({"output": OUT}), Answers([reported]))) == []

@@ -14,7 +14,7 @@ from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.operations import away
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import ask
+from dtctl.operations.client import ask_hosts
 from dtctl.operations.coordinator import request_of_status
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session
@@ -71,7 +71,7 @@ class SlowTransport(FakeTransport):
 def asked(transport: SlowTransport) -> Iterator[Outcomes[Any]]:
     """All hosts of the run are asked through it."""
     try:
-        yield ask(record(), ImpatientTransport(transport, record()), request_of_status(record()))
+        yield ask_hosts(record(), ImpatientTransport(transport, record()), request_of_status(record()))
     finally:
         transport.healed.set()
 
@@ -81,7 +81,7 @@ def test_a_host_that_the_coordinator_has_lost_is_not_waited_for() -> None:
     with asked(SlowTransport("d", lost=("d",))) as outcomes:
         assert time.monotonic() - began < LONG_S / 3
         assert sorted(outcomes.results) == ["a", "b", "c"]
-        assert outcomes.errors["d"].summary == "d is away: it could not be connected to within 0.1 s"
+        assert outcomes.errors["d"].summary == "d is unreachable: it could not be connected to within 0.1 s"
 
 
 def test_a_host_that_is_only_slow_is_waited_for() -> None:
@@ -134,4 +134,4 @@ def test_hosts_that_must_answer_are_waited_for() -> None:
     transport = SlowTransport("d", lost=("d",))
     threading.Timer(5 * SOON_S, transport.healed.set).start()
     route = ImpatientTransport(transport, record(), awaits=("d",))
-    assert sorted(ask(record(), route, request_of_status(record())).results) == ["a", "b", "c", "d"]
+    assert sorted(ask_hosts(record(), route, request_of_status(record())).results) == ["a", "b", "c", "d"]

@@ -15,14 +15,13 @@ from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.rooms.data.records import DataHeld
 from dtctl.config.cluster import Data
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
-from dtctl.rooms.data import pushing
 from dtctl.operations.client import silent
 from dtctl.operations.sending import scan_code
 from dtctl.plan.hosts import DataPlace
-from dtctl.rooms.data import relay
+from dtctl.rooms.data import pushing, relay
 from dtctl.rooms.data.operation import DataSet, DataState, check_held, data_set, state_of
 from dtctl.rooms.data.pushing import push_data
-from dtctl.rooms.data.relay import FAN_OUT, Relay, is_worthwhile
+from dtctl.rooms.data.relay import FAN_OUT, FeederAssignment, is_worthwhile
 from dtctl.rooms.data.uplink import BUFFERED_BYTES
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record
@@ -191,17 +190,17 @@ def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hosts() -> Relay:
+def hosts() -> FeederAssignment:
     """Each at an address of its own name."""
-    return Relay({name: (name, ()) for name in HOSTS})
+    return FeederAssignment({name: (name, ()) for name in HOSTS})
 
 
-def fed(hosts: Relay, host: str, needed_bytes: int = MUCH) -> str | None:
+def fed(hosts: FeederAssignment, host: str, needed_bytes: int = MUCH) -> str | None:
     found = hosts.feeder(host, 7000, needed_bytes)
     return None if found is None else found[0]
 
 
-def test_the_first_host_is_fed_from_here_and_feeds_a_tree_of_the_others(hosts: Relay) -> None:
+def test_the_first_host_is_fed_from_here_and_feeds_a_tree_of_the_others(hosts: FeederAssignment) -> None:
     feeders = [fed(hosts, host) for host in HOSTS]
     assert feeders[0] is None
     assert None not in feeders[1:]
@@ -209,12 +208,14 @@ def test_the_first_host_is_fed_from_here_and_feeds_a_tree_of_the_others(hosts: R
     assert feeders[1:8] == ["h0"] * 3 + ["h1", "h2", "h3", "h1"]
 
 
-def test_a_host_that_has_everything_feeds_the_first(hosts: Relay) -> None:
+def test_a_host_that_has_everything_feeds_the_first(hosts: FeederAssignment) -> None:
     hosts.done("h5", 7000)
     assert fed(hosts, "h0") == "h5"
 
 
-def test_the_first_waits_a_while_for_one_that_has_everything(hosts: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_waits_a_while_for_one_that_has_everything(
+    hosts: FeederAssignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(relay, "_SETTLED_S", 60.0)
     found: list[str | None] = []
     asking = threading.Thread(target=lambda: found.append(fed(hosts, "h0")))
@@ -226,12 +227,12 @@ def test_the_first_waits_a_while_for_one_that_has_everything(hosts: Relay, monke
     assert found == ["h1"]
 
 
-def test_small_needs_are_met_from_here(hosts: Relay) -> None:
+def test_small_needs_are_met_from_here(hosts: FeederAssignment) -> None:
     fed(hosts, "h0")
     assert fed(hosts, "h1", 1 << 20) is None
 
 
-def test_second_request_gets_another_feeder_without_a_cycle(hosts: Relay) -> None:
+def test_second_request_gets_another_feeder_without_a_cycle(hosts: FeederAssignment) -> None:
     """h0 dies: of those that it fed one is fed from here, and the others by hosts that are not below them."""
     tree = {host: fed(hosts, host) for host in HOSTS}
     orphans = [host for host, feeder in tree.items() if feeder == "h0"]
@@ -246,7 +247,7 @@ def test_second_request_gets_another_feeder_without_a_cycle(hosts: Relay) -> Non
     assert [tree[host] for host in orphans].count(None) == 1
 
 
-def test_host_is_sent_everything_after_two_failed_feeders(hosts: Relay) -> None:
+def test_host_is_sent_everything_after_two_failed_feeders(hosts: FeederAssignment) -> None:
     fed(hosts, "h0")
     fed(hosts, "h1")
     assert [fed(hosts, "h2") for _ in range(3)] == ["h0", "h1", None]
@@ -269,14 +270,14 @@ def clock() -> Turned:
 
 
 @pytest.fixture
-def timed(clock: Turned) -> Relay:
+def timed(clock: Turned) -> FeederAssignment:
     """h0 is fed from here, at 1 MB/s."""
-    hosts = Relay({name: (name, ()) for name in HOSTS}, clock)
+    hosts = FeederAssignment({name: (name, ()) for name in HOSTS}, clock)
     fed(hosts, "h0")
     return hosts
 
 
-def sends(hosts: Relay, clock: Turned, bytes_per_s: int) -> Any:
+def sends(hosts: FeederAssignment, clock: Turned, bytes_per_s: int) -> Any:
     """This machine has sent for 30 s to one host, and goes on."""
     sending = hosts.sending()
     sent = sending.__enter__()
@@ -286,7 +287,7 @@ def sends(hosts: Relay, clock: Turned, bytes_per_s: int) -> Any:
     return sending
 
 
-def left_after(hosts: Relay, clock: Turned, rates: Mapping[str, int], most_s: int = 600) -> dict[str, int]:
+def left_after(hosts: FeederAssignment, clock: Turned, rates: Mapping[str, int], most_s: int = 600) -> dict[str, int]:
     """Host -> after how many seconds it is to leave its feeder, from which it receives so many bytes a second."""
     left: dict[str, int] = {}
     for second in range(10, most_s, 10):
@@ -313,21 +314,23 @@ MB = 1 << 20
     ],
 )
 def test_a_feeder_is_left_after_a_minute_far_below_what_the_controller_could_send(
-    timed: Relay, clock: Turned, uplink: int, rate: int, is_left: bool
+    timed: FeederAssignment, clock: Turned, uplink: int, rate: int, is_left: bool
 ) -> None:
     _going_on = sends(timed, clock, uplink)
     assert fed(timed, "h1") == "h0"
     assert left_after(timed, clock, {"h1": rate}) == ({"h1": 60} if is_left else {})
 
 
-def test_a_reader_that_is_slow_itself_does_not_make_the_controller_seem_slow(timed: Relay, clock: Turned) -> None:
+def test_a_reader_that_is_slow_itself_does_not_make_the_controller_seem_slow(
+    timed: FeederAssignment, clock: Turned
+) -> None:
     sends(timed, clock, MB).__exit__(None, None, None)
     _going_on = sends(timed, clock, 1)
     fed(timed, "h1")
     assert left_after(timed, clock, {"h1": 50_000}) == {"h1": 60}
 
 
-def test_of_a_chain_the_host_next_to_the_slow_feeder_leaves_first(timed: Relay, clock: Turned) -> None:
+def test_of_a_chain_the_host_next_to_the_slow_feeder_leaves_first(timed: FeederAssignment, clock: Turned) -> None:
     _going_on = sends(timed, clock, MB)
     chain = {host: fed(timed, host) for host in ("h1", "h2", "h3", "h4", "h5", "h6")}
     assert (chain["h1"], chain["h4"]) == ("h0", "h1")
@@ -335,7 +338,7 @@ def test_of_a_chain_the_host_next_to_the_slow_feeder_leaves_first(timed: Relay, 
     assert timed._complaints["h1"] == set()
 
 
-def test_a_feeder_that_claims_to_wait_itself_delays_a_host_by_a_minute(timed: Relay, clock: Turned) -> None:
+def test_a_feeder_that_claims_to_wait_itself_delays_a_host_by_a_minute(timed: FeederAssignment, clock: Turned) -> None:
     _going_on = sends(timed, clock, MB)
     for host in ("h1", "h2", "h3", "h4"):
         fed(timed, host)
@@ -349,7 +352,7 @@ def test_a_feeder_that_claims_to_wait_itself_delays_a_host_by_a_minute(timed: Re
 
 
 def test_where_the_controller_has_sent_nothing_it_takes_over_one_host_a_minute(clock: Turned) -> None:
-    hosts = Relay({name: (name, ()) for name in HOSTS}, clock)
+    hosts = FeederAssignment({name: (name, ()) for name in HOSTS}, clock)
     hosts.done("h0", 7000)
     assert {fed(hosts, host) for host in ("h1", "h2")} == {"h0"}
     assert left_after(hosts, clock, {"h1": 1000, "h2": 1000}) == {"h1": 60, "h2": 120}
@@ -365,7 +368,7 @@ def test_others_leave_a_slow_feeder_when_the_controller_has_sent_all_to_one_of_t
     clock: Turned, needed: int, left: dict[str, int]
 ) -> None:
     """It takes 4 s: those that wait are not served one a minute."""
-    hosts = Relay({name: (name, ()) for name in HOSTS}, clock)
+    hosts = FeederAssignment({name: (name, ()) for name in HOSTS}, clock)
     hosts.done("h0", 7000)
     found: dict[str, int] = {}
     assert {fed(hosts, host) for host in ("h1", "h2", "h3")} == {"h0"}
@@ -382,7 +385,7 @@ def test_others_leave_a_slow_feeder_when_the_controller_has_sent_all_to_one_of_t
     assert found == left
 
 
-def test_host_stays_while_it_feeds_or_hosts_are_not_connected(hosts: Relay) -> None:
+def test_host_stays_while_it_feeds_or_hosts_are_not_connected(hosts: FeederAssignment) -> None:
     fed(hosts, "h0")
     fed(hosts, "h1")
     hosts.done("h0", 7000)
@@ -432,8 +435,8 @@ def test_hosts_get_credentials_only_where_they_hand_files_on(
 
 def test_a_host_is_answered_whether_it_stays_with_its_feeder(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "SPARED_BYTES", 1)
-    monkeypatch.setattr(Relay, "feeder", lambda *_: ("10.0.0.9", 7000))
-    monkeypatch.setattr(Relay, "stays", lambda _, host, received_bytes: received_bytes > 5)
+    monkeypatch.setattr(FeederAssignment, "feeder", lambda *_: ("10.0.0.9", 7000))
+    monkeypatch.setattr(FeederAssignment, "stays", lambda _, host, received_bytes: received_bytes > 5)
     answers: list[Mapping[str, Any]] = []
     file = source.parent / "cluster.yaml"
     value = cluster(file=file, dirs={"data": "/data"}, data=Data(source=source, jobs=("ps", "worker")))

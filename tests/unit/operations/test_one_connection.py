@@ -59,7 +59,7 @@ def test_tasks_of_a_lost_host_are_lost_since_its_last_message() -> None:
     view = viewed(hosts={"d": {"connected": False, "heard": 1004.0}})
     lost = status(record(), FakeTransport(Agents(view), {"d": GONE})).tasks[TaskId("worker", 1)]
     assert (lost.state, lost.entry["since"]) == (TaskState.LOST, 1004.0)
-    assert "d is away" in sentence(lost.why)
+    assert "d is unreachable" in sentence(lost.why)
 
 
 def test_a_disconnected_host_is_queried_directly_and_its_agent_restarted() -> None:

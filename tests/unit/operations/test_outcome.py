@@ -24,7 +24,7 @@ from dtctl.agent.records.values import FINAL
 from dtctl.agent.run.outcome import DECIDED
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, judge
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, verdict_by_hosts
 from dtctl.operations.status import status
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.pages.comparing import Comparison, Metric, compare, compared
@@ -118,7 +118,7 @@ def of_the_controller(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
         state, wanted = host_files(spec, tasks, host)
         answer = {"run": spec["run"], "time": 1.0, "inventory": inventory_of(spec), "state": state, "intents": wanted}
         answers[host] = checked(StatusResult, json.loads(json.dumps(answer)))
-    return judge(inventory_of(spec), answers)
+    return verdict_by_hosts(inventory_of(spec), answers)
 
 
 @cases

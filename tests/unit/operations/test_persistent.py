@@ -12,7 +12,7 @@ import pytest
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations import run_record
-from dtctl.operations.client import ask
+from dtctl.operations.client import ask_hosts
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, for_one_command
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status
@@ -101,7 +101,7 @@ def test_host_with_only_heartbeats_costs_one_timeout_and_others_are_asked_again(
     transport = FakeTransport(agents)
     with for_one_command(transport) as kept:
         for asked in (1, 2, 3):
-            errors = ask(record(), kept, request_of_status(record())).errors
+            errors = ask_hosts(record(), kept, request_of_status(record())).errors
             assert list(errors) == ["c"]
             assert isinstance(errors["c"], NotAsked) == (asked > 1)
             assert (agents.asked_of("status").count("c"), agents.asked_of("status").count("a")) == (1, asked)
@@ -125,7 +125,7 @@ def test_a_host_with_invalid_answers_is_skipped_for_a_while(monkeypatch: pytest.
 def test_few_conversations_are_kept_with_many_hosts() -> None:
     transport = FakeTransport(Agents(viewed()))
     with PersistentTransport(transport, most=2) as kept:
-        assert len(ask(record(), kept, request_of_status(record())).results) == 4
+        assert len(ask_hosts(record(), kept, request_of_status(record())).results) == 4
         assert [session.closed for session in transport.sessions.values()].count(False) == 2
 
 

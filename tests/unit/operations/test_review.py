@@ -14,7 +14,7 @@ from dtctl.config.load import check_cluster
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations import local as local_ports
 from dtctl.operations.local import LocalPorts, Runtime, local_python
-from dtctl.operations.up.review import Program, program_of, review
+from dtctl.operations.up.review import TrainerProgram, program_of, review
 
 TEXT = """\
 name: demo
@@ -57,19 +57,19 @@ def look(
 @pytest.mark.parametrize(
     ("command", "program"),
     [
-        ("python train.py --x", Program("train.py", 1)),
-        ("python3.11 -u -X dev -W ignore train.py", Program("train.py", 6)),
-        ("/opt/bin/python -m pkg.main x", Program("pkg.main", 2, is_module=True)),
+        ("python train.py --x", TrainerProgram("train.py", 1)),
+        ("python3.11 -u -X dev -W ignore train.py", TrainerProgram("train.py", 6)),
+        ("/opt/bin/python -m pkg.main x", TrainerProgram("pkg.main", 2, is_module=True)),
         ("python -c pass", None),
         ("python -m", None),
         ("python", None),
-        ("bash run.sh", Program("run.sh", 1)),
+        ("bash run.sh", TrainerProgram("run.sh", 1)),
         ("bash -c ls", None),
-        ("./run.sh x", Program("./run.sh", 0)),
+        ("./run.sh x", TrainerProgram("./run.sh", 0)),
         ("torchrun train.py", None),
     ],
 )
-def test_the_program_of_a_command_is_known_where_its_words_tell(command: str, program: Program | None) -> None:
+def test_the_program_of_a_command_is_known_where_its_words_tell(command: str, program: TrainerProgram | None) -> None:
     assert program_of(command.split()) == program
 
 

@@ -17,7 +17,7 @@ from dtctl.cli.watching import is_allowed
 from dtctl.config.cluster import Cluster, Trainer
 from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, PreflightError
-from dtctl.operations.consent import Consents, Program, may_start, programs_here
+from dtctl.operations.consent import Consents, LocalProgram, may_start, programs_here
 from dtctl.operations.local import exposure, find_secrets, read_env_file
 from dtctl.rooms.init.operation import template_names, templates_directory
 from tests.fuzz import cases
@@ -129,7 +129,7 @@ hooks:
 """
 
 
-def programs(place: Path, text: str = FILE, *, local: bool = False) -> tuple[Program, ...]:
+def programs(place: Path, text: str = FILE, *, local: bool = False) -> tuple[LocalProgram, ...]:
     (place / "code").mkdir(parents=True, exist_ok=True)
     (place / "code" / "train.py").touch()
     (place / "cluster.yaml").write_text(text)

@@ -164,7 +164,7 @@ def test_following_shows_awaited_and_unreachable_hosts() -> None:
     waiting = told_of(missing="ps:0 is starting")
     assert news(told_of(), waiting) == ["waiting: ps:0 is starting"]
     away = told_of(hosts={"d": {"connected": False}})
-    assert news(told_of(), away) == ["d is away"]
+    assert news(told_of(), away) == ["d is unreachable"]
     assert news(away, told_of()) == ["d is back"]
 
 
@@ -211,13 +211,13 @@ def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[HistoryEv
 RESTART = because([fact("restart")])
 LOST_PEER = "ConnectionResetError: [Errno 104] Connection reset"
 RESET_END = made(Past, attempt=1, started=1.0, ended=2.0, asked=False, code=1, cause=LOST_PEER)
-RESET: dict[str, Any] = {**because([fact("exited", code=1), fact("cause", text=LOST_PEER)]), "end": RESET_END}
-KILLED: dict[str, Any] = because([fact("killed", signal=9)])
+RESET: Any = {**because([fact("exited", code=1), fact("cause", text=LOST_PEER)]), "end": RESET_END}
+KILLED: Any = because([fact("killed", signal=9)])
 DRAINED = because([fact("drained", host="gpu-1", by="anna@desk")])
 STALLED = because([fact("stalled", seconds=300.0)])
 CANNOT_RUN = because([fact("cannot_run", what="python", text="No such file or directory")])
-ENDING: dict[str, Any] = {**because([fact("ending")]), "asked": True}
-DAMAGE: dict[str, Any] = because([fact("said", text="state.json was damaged")])
+ENDING: Any = {**because([fact("ending")]), "asked": True}
+DAMAGE: Any = because([fact("said", text="state.json was damaged")])
 FAILS = moved(20, "running", "backoff", **EXIT)
 FAILED = "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (KeyError: 'x'), to be restarted"
 

@@ -16,7 +16,7 @@ from dtctl.agent.rooms.metrics.records import MetricsResult
 from dtctl.config.outgoing import Sending
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.checkpoints import newest_of_run
-from dtctl.operations.consent import Program
+from dtctl.operations.consent import LocalProgram
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
 from dtctl.render.machine import document
 from dtctl.render.machine.results import allow
@@ -216,7 +216,7 @@ def test_steps_of_logs_are_in_the_json_of_a_run_without_event_files() -> None:
 
 
 def test_json_of_what_is_allowed_has_each_program_and_each_sending() -> None:
-    program = Program(Path("cluster.yaml"), "setup", ("sh", "-c", "make"), hosts=("a",))
+    program = LocalProgram(Path("cluster.yaml"), "setup", ("sh", "-c", "make"), hosts=("a",))
     shown = {"what": "setup", "hosts": ["a"], "words": ["sh", "-c", "make"], "settings": {}, "new": True}
     sending = Sending(Path("cluster.yaml"), "trainer.secrets", "your environment", {"a": "10.0.0.1"}, ("KEY",))
     sent = {

@@ -41,7 +41,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.client import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
-from dtctl.operations.consent import Program
+from dtctl.operations.consent import LocalProgram
 from dtctl.operations.down import Waiters
 from dtctl.operations.drain import Scaled, Scaling
 from dtctl.operations.events import Attempted, EventHistory
@@ -481,7 +481,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "log": follow_log,
     "trust": trust_line,
     "show_wanted": lambda: show_wanted(
-        [Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))],
+        [LocalProgram(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))],
         [Sending(Path("x"), f"hooks.{BAD}", BAD, {f"a{BAD}": BAD}, (BAD,), BAD)],
     ),
     "events": tell_events,

@@ -31,7 +31,7 @@ _GPUS_S = 15.0
 """The time limit until a driver that was unloaded knows its GPUs."""
 
 
-def inspect(talk: Conversation, question: MachineQuestion) -> MachineFacts:
+def machine_facts(talk: Conversation, question: MachineQuestion) -> MachineFacts:
     marks = environment.Marks(None)
     found, silent = machine_load.disks_of([talk.root, *marks.expand(question["places"])])
     load = MachineLoad().sample(time.time())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...records.spec import Spec
 
 
-def inspect(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
+def network_facts(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
     first = bool(question["listen"] or question["names"])
     return {
         "bound": _listen(talk, question) if question["listen"] else [],

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def check(talk: Conversation, request: CheckRequest) -> CheckResult:
-    facts = inspect(talk, request["ask"])
+    facts = gather_facts(talk, request["ask"])
     return {"time": time.time(), "facts": facts}
 
 
-def inspect(talk: Conversation, asked: Mapping[str, Any]) -> Dict[str, object]:
+def gather_facts(talk: Conversation, asked: Mapping[str, Any]) -> Dict[str, object]:
     """The facts of each topic. Raises Refused for a topic, or a question, that this agent does not know."""
     for topic in asked.keys() - TOPICS.keys():
         raise Refused("bad_request", "this agent cannot check %s" % ascii(topic)[:60])

@@ -228,7 +228,7 @@ def _within(root: str, asked: PythonAsked) -> Tuple[Dict[str, str], bool, Option
     return environments.applied(variables, found[1]), True, box
 
 
-def inspect(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:
+def software_facts(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:
     found = []
     for asked in question["pythons"]:
         python = Python(talk.root, asked)

@@ -60,7 +60,7 @@ answer = {"kind": kind, "flops": flops, "copied_bytes": copied}
 """
 
 
-def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
+def speed_facts(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
     python = Python(talk.root, question["python"])
     load, others = MachineLoad(), Others(time.monotonic())
     load.sample(time.time())

@@ -34,7 +34,7 @@ _DEFAULTS = {"maxstartups": "10:30:100", "maxsessions": "10"}
 """sshd_config(5)"""
 
 
-def inspect(talk: Conversation, question: SshQuestion) -> SshFacts:
+def ssh_facts(talk: Conversation, question: SshQuestion) -> SshFacts:
     """The facts of a conversation over SSH; of any other only the machine is known."""
     answer = made(SshFacts, shell=_shell(), machine=machine.identity()[:4096])
     if "SSH_CONNECTION" not in os.environ:

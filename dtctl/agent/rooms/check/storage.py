@@ -40,7 +40,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _SILENT = "its file system does not answer"
 
 
-def inspect(talk: Conversation, question: StorageQuestion) -> StorageFacts:
+def storage_facts(talk: Conversation, question: StorageQuestion) -> StorageFacts:
     words = environment.Marks(None).text
     token, host = question["token"], question["host"]
     return {
@@ -150,16 +150,16 @@ _PIECE_BYTES = 64 * 1024
 
 
 def _data(asked: str, path: str) -> Data:
-    found = made(Data, path=asked, there=True)
+    data = made(Data, path=asked, there=True)
     try:
-        within(_DATA_S, path, partial(_count_data, found, path))
+        within(_DATA_S, path, partial(_count_data, data, path))
     except Silent:
-        found = dict(found, problem=_SILENT, whole=False)  # type: ignore[assignment]
+        data = dict(data, problem=_SILENT, whole=False)  # type: ignore[assignment]
     except FileNotFoundError:
-        found["there"] = False
+        data["there"] = False
     except OSError as error:
-        found["problem"] = str(error.strerror or error)[:4096]
-    return found
+        data["problem"] = str(error.strerror or error)[:4096]
+    return data
 
 
 def _count_data(found: Data, path: str) -> None:

@@ -173,7 +173,7 @@ answer = {"problem": "" if tried else "; ".join(problems), "tried": tried}
 """
 
 
-def inspect(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
+def urls_facts(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
     path, made_of = question["variables"].get("PATH", ""), question["environment"]
     python = Python(talk.root, made(PythonAsked, program=question["program"], path=path, environment=made_of))
     name = ".dtctl-check-%s-%s" % (question["token"], question["host"])

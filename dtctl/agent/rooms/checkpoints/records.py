@@ -24,7 +24,7 @@ class Verified(Record):
 class VerifyResult(Record):
     """One result for each requested checkpoint."""
 
-    run: Name
+    run: Optional[Name]
     verified: AtMost[List[Verified], 100]
 
 
@@ -54,7 +54,7 @@ class FileSent(Arrived):
 class FetchResult(Record):
     """The requested files that exist."""
 
-    run: Name
+    run: Optional[Name]
     files: AtMost[List[FileSent], 1100]
 
 
@@ -99,7 +99,7 @@ class Pruned(Record):
 class PruneResult(Record):
     """The checkpoints that were removed, or would be."""
 
-    run: Name
+    run: Optional[Name]
     directories: AtMost[List[Pruned], 100]
 
 
@@ -116,7 +116,14 @@ class Had(Arrived):
     identity: AtMost[str, 100]
 
 
-class VerifyRequest(Request):
+class CheckpointRequest(Request):
+    """About checkpoints of the run, or, before the first one, of the cluster file."""
+
+    before: Default[AtMost[List[Path], 100], []]
+    """Where the checkpoints will be, if there is no run here."""
+
+
+class VerifyRequest(CheckpointRequest):
     """Reads every byte of checkpoints, as `status` lists them."""
 
     wanted: AtMost[List[CheckpointPath], 100]
@@ -124,7 +131,7 @@ class VerifyRequest(Request):
     """The longest time for reading."""
 
 
-class FetchRequest(Request):
+class FetchRequest(CheckpointRequest):
     """Fetches the files of one checkpoint, or the rest of them."""
 
     of: CheckpointPath
@@ -134,7 +141,7 @@ class FetchRequest(Request):
     """The parts of them that were received before."""
 
 
-class PruneRequest(Request):
+class PruneRequest(CheckpointRequest):
     """Removes old checkpoints."""
 
     dirs: AtMost[List[Path], 100]
@@ -177,7 +184,7 @@ def _is_whole(request: StoreRequest) -> None:
     refuse_unfit(("dir",), [request["dir"]])
     if request["below"] in (".", ".."):
         raise InvalidValue.at(("below",), "the name of a directory", request["below"])
-    names = [one["name"] for one in request["files"]]
+    names = [file["name"] for file in request["files"]]
     if names[-1:] != [request["name"] + ".index"] or len(set(names)) != len(names):
         raise InvalidValue.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
     for number, name in enumerate(names):

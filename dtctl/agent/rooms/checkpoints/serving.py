@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from ...checkpoints import directories
 from ...conversation import Aborted, Conversation, expect_control
 from ...host import outputs
 from ...host.errors import Refused, from_os_error
@@ -15,10 +16,11 @@ from . import storing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Union
+    from typing import List, Optional, Tuple, Union
 
     from ...records.checkpoints import OutputMark
     from .records import (
+        CheckpointRequest,
         FetchRequest,
         FetchResult,
         FilePart,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         VerifyRequest,
         VerifyResult,
     )
+    from .single import Owner
 
     Arrival = Union[storing.Arrival, storing.Elsewhere]
 
@@ -38,30 +41,39 @@ if TYPE_CHECKING:
 def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
     from . import single as serving
 
-    run = runs.need(talk, request)
+    run, owner = _owner(talk, request)
     with talk.at("verify"):
-        return {"run": run.id, "verified": serving.verify(run.places(), request, lambda: talk.pause(0))}
+        return {"run": run, "verified": serving.verify(owner, request, lambda: talk.pause(0))}
 
 
 def fetch(talk: Conversation, request: FetchRequest) -> FetchResult:
     from . import single as serving
 
-    run = runs.need(talk, request)
+    run, owner = _owner(talk, request)
 
     def put(part: FilePart, data: bytes) -> None:
         talk.wire.send(dict(part, type="part"), data)
 
-    return {"run": run.id, "files": serving.fetch(run.places(), request, put)}
+    return {"run": run, "files": serving.fetch(owner, request, put)}
 
 
 def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
     from . import single as serving
 
-    run = runs.need(talk, request)
+    run, owner = _owner(talk, request)
     live = any(one.live() for one in runs.every(talk, request["cluster"]))
     with talk.at("prune"):
-        found = serving.prune(run.places(), request, live, lambda: talk.pause(0))
-    return {"run": run.id, "directories": found}
+        found = serving.prune(owner, request, live, lambda: talk.pause(0))
+    return {"run": run, "directories": found}
+
+
+def _owner(talk: Conversation, request: CheckpointRequest) -> Tuple[Optional[str], Owner]:
+    """The run whose checkpoints are meant; before the first run, what the request says of the cluster file."""
+    cluster, host, before = request["cluster"], request["host"], request["before"]
+    if before and request["run"] is None and runs.find(talk, cluster, host, None) is None:
+        return None, directories.BeforeFirstRun(environment.Marks(None).expand(before))
+    run = runs.need(talk, request)
+    return run.id, run.places()
 
 
 def store(talk: Conversation, request: StoreRequest) -> StoreResult:

@@ -34,9 +34,11 @@ from .records import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Mapping
+    from typing import Callable, List, Mapping, Union
 
-    from ...checkpoints.directories import Run
+    from ...checkpoints.directories import BeforeFirstRun, Run
+
+    Owner = Union[Run, BeforeFirstRun]
 
     Alive = Callable[[], None]
     Send = Callable[[FilePart, bytes], None]
@@ -58,12 +60,12 @@ class _Time(Budget):
         super().check()
 
 
-def verify(run: Run, request: VerifyRequest, alive: Alive) -> List[Verified]:
+def verify(run: Owner, request: VerifyRequest, alive: Alive) -> List[Verified]:
     budget = _Time(request["limit_s"], alive)
     return [_verified(run, one, budget) for one in request["wanted"]]
 
 
-def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
+def _verified(run: Owner, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
     if re.match(formats.KERAS_NAME, path):
@@ -86,14 +88,14 @@ def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
     }
 
 
-def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
+def fetch(run: Owner, request: FetchRequest, put: Send) -> List[FileSent]:
     path = _path(run, request["of"])
     if os.path.isdir(path):
         raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
     return send_files(path, request, put)
 
 
-def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
+def prune(run: Owner, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
     for directory in request["dirs"]:
         if directory not in run.known:  # a command line may name another user's model to begin from
             raise Refused("bad_request", "no setting of this run names %s" % ascii(directory)[:200])
@@ -101,7 +103,7 @@ def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pru
     return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
 
 
-def _path(run: Run, wanted: CheckpointPath) -> str:
+def _path(run: Owner, wanted: CheckpointPath) -> str:
     if wanted["dir"] not in run.places():
         raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(wanted["dir"])[:200])
     parts = wanted["prefix"].split("/")
@@ -116,10 +118,10 @@ def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
     """Sends files, in the order of the request. `path`: the checkpoint's. Raises Refused if a file changes."""
     had = {one["name"]: one for one in request["have"]}
     place, name = os.path.split(path)
-    for one in request["files"]:
-        if one != name and not is_part(name, one):
-            raise Refused("bad_request", "%s is no file of %s" % (ascii(one)[:200], ascii(name)[:200]))
-    there = [one for one in request["files"] if os.path.lexists(os.path.join(place, one))]
+    for file in request["files"]:
+        if file != name and not is_part(name, file):
+            raise Refused("bad_request", "%s is no file of %s" % (ascii(file)[:200], ascii(name)[:200]))
+    there = [file for file in request["files"] if os.path.lexists(os.path.join(place, file))]
     return [_send(os.path.join(place, one), one, had, put) for one in there]
 
 
@@ -151,7 +153,7 @@ MOST_LOOKED_AT = 10_000
 
 def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
     """`live`: a trainer may be saving there, which writes the file `checkpoint` itself."""
-    report = reading.inspect(directory, budget.until, MOST_LOOKED_AT)
+    report = reading.read_checkpoints(directory, budget.until, MOST_LOOKED_AT)
     answer: Pruned = {
         "dir": directory,
         "removed": [],

@@ -48,7 +48,7 @@ class Arrival:
         os.makedirs(directory, exist_ok=True)
         self.directory = os.path.join(directory, request["below"]) if request["below"] else directory
         self.name = request["name"]
-        self.files: Mapping[str, FileSent] = {one["name"]: one for one in request["files"]}
+        self.files: Mapping[str, FileSent] = {file["name"]: file for file in request["files"]}
         self._id = _ID + request["push"]
         self._place = _open_below(directory, request["below"])
         self.there = self._is_there()

@@ -11,6 +11,6 @@ if TYPE_CHECKING:
     from .records import DataFacts, DataQuestion
 
 
-def inspect(talk: Conversation, question: DataQuestion) -> DataFacts:
+def data_facts(talk: Conversation, question: DataQuestion) -> DataFacts:
     directories = environment.Marks(None).expand(question["dirs"])
     return {"at": [DataSet(talk.root, path).held(asked) for asked, path in zip(question["dirs"], directories)]}

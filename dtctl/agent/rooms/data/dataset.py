@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ...conversation import Wire
     from .records import DataDropped, DataPushRequest, DataPushResult
-    from .relay import Relay
+    from .relay import FileServer
 
 _INCOMING = ".dtctl-incoming"
 GIVEN_UP_S = 60.0
@@ -106,7 +106,7 @@ class DataSet:
         tree = self._tree(manifest, lambda size: None)
         lacking = tree.damaged()
         removed = sent = 0
-        relay: Optional[Relay] = None
+        relay: Optional[FileServer] = None
         if not lacking and not self._stale(manifest) and tree.has_its_shape():
             self._keep(request["bundle"], text, _refuse_other(tree, lacking, self._ours(), overwrite=True))
             relay = _relay(tree, lacking, request)
@@ -184,7 +184,9 @@ class DataSet:
             if lock is not None:
                 os.close(lock)
 
-    def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int], relay: Optional[Relay]) -> int:
+    def _fill(
+        self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int], relay: Optional[FileServer]
+    ) -> int:
         store.remove_abandoned(self._incoming)
         if lock is None:  # the files of the silent holder, which writes only valid contents
             for name in paths.entries(self._incoming):
@@ -251,13 +253,13 @@ class DataSet:
         return [path for path, *_ in tree.manifest.files if path in others and os.path.lexists(tree.place(path))]
 
 
-def _relay(tree: Tree, lacking: List[int], request: DataPushRequest) -> Optional[Relay]:
+def _relay(tree: Tree, lacking: List[int], request: DataPushRequest) -> Optional[FileServer]:
     """The relay, which serves until the conversation ends, and this process with it."""
     if request["credentials"] is None:
         return None
-    from .relay import Relay
+    from .relay import FileServer
 
-    return Relay(tree, lacking, request["credentials"], request["ports"])
+    return FileServer(tree, lacking, request["credentials"], request["ports"])
 
 
 def _refuse_other(tree: Tree, lacking: List[int], ours: Set[str], *, overwrite: bool) -> Set[str]:

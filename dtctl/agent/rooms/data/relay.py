@@ -44,7 +44,7 @@ _MOST_GUESTS = 16
 """The most guests; another one displaces the oldest guest of the address that has the most."""
 
 
-class Relay:
+class FileServer:
     """Serves from the beginning, by a thread a guest; files that are still to come, when they have come."""
 
     def __init__(self, tree: Tree, lacking: Iterable[int], credentials: Credentials, wanted: Iterable[int]) -> None:
@@ -150,7 +150,7 @@ class Relay:
         """Sends the requested files and blocks. Raises Gone, Refused and OSError."""
         entries = self._tree.manifest.files
         wanted: List[Tuple[int, Optional[int]]] = [(index, None) for index in need["files"]]
-        wanted += [(one["index"], one["number"]) for one in need["blocks"]]
+        wanted += [(block["index"], block["number"]) for block in need["blocks"]]
         for index, number in wanted:
             if index >= len(entries):
                 raise Refused("bad_request", "there is no file %d in the bundle" % index)

@@ -88,7 +88,7 @@ class Stacks:
     def __init__(self, attempt: str) -> None:
         self.path = os.path.join(attempt, FILE)
 
-    def ask(self, process: processes.Process, masks: Masks) -> Tuple[List[Stack], Optional[Missing]]:
+    def read(self, process: processes.Process, masks: Masks) -> Tuple[List[Stack], Optional[Missing]]:
         """The stacks of one process, or why there are none."""
         missing = self._why_not(process)
         if missing is not None:
@@ -220,7 +220,7 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
             turn = locks.await_lock(os.path.join(attempt, "stacks.lock"), exclusive=True, patience_s=TURN_S)
         with locks.closing(turn):
             asked = _Asked(Stacks(attempt), masks, until)
-            answer = [asked.describe(process) for process in found[:MOST_PROCESSES]]
+            answer = [asked.dump(process) for process in found[:MOST_PROCESSES]]
     return {
         "task": task,
         "attempt": entry["attempt"],
@@ -239,7 +239,7 @@ class _Asked:
         self._until = until
         self._room = Room()
 
-    def describe(self, process: processes.Process) -> ProcessDump:
+    def dump(self, process: processes.Process) -> ProcessDump:
         pid = process.pid
         text = ""
         stacks: List[Stack] = []
@@ -275,7 +275,7 @@ class _Asked:
             stacks, text = ask_py_spy(program, process.pid, self._masks)
             if stacks:
                 return "py-spy", stacks, None, ""
-        stacks, hindrance = self._stacks.ask(process, self._masks)
+        stacks, hindrance = self._stacks.read(process, self._masks)
         if hindrance == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
             hindrance = "off"
         return ("faulthandler" if stacks else None), stacks, hindrance, text

@@ -42,7 +42,7 @@ class Channel:
         return self.room > 0 and not self.closing
 
 
-class Relay:
+class TensorboardRelay:
     """`line`: passes connections to TensorBoard. `look` is called from time to time."""
 
     def __init__(

@@ -15,7 +15,7 @@ from ...run import environment
 from ..metrics.event_files import find, outermost, text
 from .copying import Copying
 from .records import LIFELINE, MOST_FOLDERS, PROBE
-from .relay import Relay
+from .relay import TensorboardRelay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
                     dirs = [text(one) for one in shown][:100]
                     ready: TensorboardReady = {"dirs": dirs, "python": text(python)}
                     talk.send("tensorboard_ready", ready)
-                    end = Relay(talk, line, child, output.trim).serve()
+                    end = TensorboardRelay(talk, line, child, output.trim).serve()
                 finally:
                     environment.end_tree(child, key)
         finally:

@@ -86,11 +86,11 @@ def endpoints_of(plan: RunPlan) -> list[Endpoint]:
     """The endpoints of all tasks and, if there is more than one host, of the coordinator and those that may be
     elected.
     """
-    found = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
+    endpoints = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.members) > 1:
         listeners = plan.voters or (plan.coordinator,)
-        found += [Endpoint(COORDINATOR, one["host"], one["address"]) for one in listeners]
-    return found
+        endpoints += [Endpoint(COORDINATOR, listener["host"], listener["address"]) for listener in listeners]
+    return endpoints
 
 
 def open_endpoints(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Endpoint, bool]:

@@ -50,7 +50,7 @@ def _task_endpoints(context: CheckContext, answers: Answers[NetworkFacts]) -> di
     return {endpoint: live for endpoint, live in found.items() if endpoint.whose != COORDINATOR}
 
 
-def judge(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Finding]:
+def exposure_findings(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Finding]:
     opened = _opened(answers)
     if opened:
         hosts = tuple(dict.fromkeys(one.door.host for one in opened))
@@ -81,7 +81,7 @@ def _public(context: CheckContext, answers: Answers[NetworkFacts], known: set[st
             yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(set(ports[host]))))
 
 
-def describe(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Statement]:
+def exposure_lines(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Statement]:
     if answers.tried_doors:
         opened = _opened(answers)
         inside = bool(answers.dialled) and not opened

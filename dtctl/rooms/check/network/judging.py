@@ -16,7 +16,7 @@ Rest = list[Attempt]
 """Failed attempts that no cause explains yet."""
 
 
-def judge(view: View) -> tuple[Cause, ...]:
+def causes_in(view: View) -> tuple[Cause, ...]:
     """The causes of all failed attempts; each attempt is explained by one of them."""
     rest = [attempt for attempt in view.attempts if attempt.hindrance]
     found = [*_taken(view), *_tried(view), *_own_names(view)]
@@ -217,7 +217,7 @@ def _both_ways(failed: Sequence[Attempt]) -> bool:
 
 def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[Cause], set[Attempt]]:
     """Groups of two or more hosts between which nothing arrives in either direction."""
-    hosts = dict.fromkeys(host for one in attempts for host in one.pair)
+    hosts = dict.fromkeys(host for attempt in attempts for host in attempt.pair)
     group = {host: host for host in hosts}
 
     def root(host: str) -> str:
@@ -225,9 +225,9 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
             host = group[host]
         return host
 
-    for one in attempts:
-        if one not in failed:
-            group[root(one.source)] = root(one.target)
+    for attempt in attempts:
+        if attempt not in failed:
+            group[root(attempt.source)] = root(attempt.target)
     groups = grouped((root(host), host) for host in hosts)
     across = {one for one in failed if root(one.source) != root(one.target)}
     if not across or min(map(len, groups.values())) < 2:
@@ -263,18 +263,18 @@ def _cover(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[_Who
 
 def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
     lines: dict[tuple[str, Direction], dict[int, list[Attempt]]] = {}
-    for one in attempts:
-        lines.setdefault((one.target, "in"), {}).setdefault(one.endpoint.port, []).append(one)
-        lines.setdefault((one.source, "out"), {}).setdefault(one.endpoint.port, []).append(one)
-    found = []
+    for attempt in attempts:
+        lines.setdefault((attempt.target, "in"), {}).setdefault(attempt.endpoint.port, []).append(attempt)
+        lines.setdefault((attempt.source, "out"), {}).setdefault(attempt.endpoint.port, []).append(attempt)
+    wholes = []
     for (host, direction), by_port in lines.items():
         ports = [port for port, line in by_port.items() if all(one in failed for one in line)]
         limited = len(ports) < len(by_port)
         covers = frozenset(one for port in ports for one in by_port[port])
         # one failed connection to a port that only one host has does not show which side is at fault
-        if ports and (not limited or len({one.pair for one in covers}) > 1):
-            found.append(_Whole(host, direction, tuple(sorted(ports)), limited, covers))
-    return found
+        if ports and (not limited or len({cover.pair for cover in covers}) > 1):
+            wholes.append(_Whole(host, direction, tuple(sorted(ports)), limited, covers))
+    return wholes
 
 
 def _causes(wholes: Iterable[_Whole]) -> list[Cause]:
@@ -294,8 +294,8 @@ def _causes(wholes: Iterable[_Whole]) -> list[Cause]:
     causes = []
     for (kind, ports, limited, how), group in same.items():
         hosts = tuple(dict.fromkeys(whole.host for whole in group))
-        ends = (one for whole in group for one in whole.covers)
-        others = dict.fromkeys(one.target if kind == "firewall_out" else one.source for one in sorted(ends, key=_key))
+        ends = (cover for whole in group for cover in whole.covers)
+        others = dict.fromkeys(end.target if kind == "firewall_out" else end.source for end in sorted(ends, key=_key))
         fields = {"limited": limited, **dict(how), **({"ports": ports} if ports else {})}
         causes.append(Cause(kind, hosts, tuple(host for host in others if host not in hosts), fields))
     return causes
@@ -304,7 +304,7 @@ def _causes(wholes: Iterable[_Whole]) -> list[Cause]:
 def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
     """Causes for pairs of hosts that no single host explains, in one direction or both."""
     broken = {one.pair for one in rest}
-    whole = {one.pair for one in attempts} - broken
+    whole = {attempt.pair for attempt in attempts} - broken
     if len({frozenset(pair) for pair in broken}) > MOST_PAIRS:
         found = sorted(rest, key=_key)
         hosts, others = (tuple(dict.fromkeys(one.pair[end] for one in found)) for end in (1, 0))

@@ -22,7 +22,7 @@ from dtctl.rooms.check.network import Endpoint
 Facts = NetworkFacts
 
 
-def ask(
+def exchange_questions(
     context: CheckContext, answers: Answers[Facts], doors: Iterable[Endpoint], since: int
 ) -> Mapping[str, NetworkQuestion]:
     """`doors`: the ports where hosts listen for this check; `since`: the first round that measures."""
@@ -58,7 +58,7 @@ def _exchanged(context: CheckContext, answers: Answers[Facts], since: int) -> li
     ]
 
 
-def judge(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Finding]:
+def exchange_findings(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Finding]:
     if not context.deep:
         return
     exchanged = _exchanged(context, answers, since)
@@ -137,7 +137,7 @@ def _links(answers: Answers[Facts]) -> dict[str, tuple[str, Link]]:
     return links
 
 
-def describe(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Line | Statement]:
+def exchange_lines(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Line | Statement]:
     exchanged = _exchanged(context, answers, since)
     known = paces(exchanged)
     if not exchanged and _pairs(context, answers, since):
@@ -244,14 +244,14 @@ def paces(rounds: Iterable[Round]) -> dict[str, Pace]:
     return found
 
 
-def _better(one: Pace | None, other: Pace) -> Pace:
-    if one is None:
+def _better(pace: Pace | None, other: Pace) -> Pace:
+    if pace is None:
         return other
     return Pace(
-        max(one.sends, other.sends),
-        max(one.receives, other.receives),
-        min(one.latency_s, other.latency_s),
-        max(one.again, other.again),
+        max(pace.sends, other.sends),
+        max(pace.receives, other.receives),
+        min(pace.latency_s, other.latency_s),
+        max(pace.again, other.again),
     )
 
 

@@ -30,7 +30,7 @@ from dtctl.rooms.check.network import (
     measuring,
     open_endpoints,
 )
-from dtctl.rooms.check.network.judging import judge as causes_of
+from dtctl.rooms.check.network.judging import causes_in
 
 Facts = NetworkFacts
 
@@ -39,7 +39,7 @@ LIMIT_S = 3.5
 BRIEF_S = 1.5
 
 
-def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, NetworkQuestion]:
+def network_questions(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, NetworkQuestion]:
     number = len(answers.rounds)
     if context.brief and all(context.host(host).is_local for host in context.hosts):
         return {}
@@ -52,7 +52,7 @@ def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, NetworkQ
     if again and number == 2:
         return again
     doors = [endpoint for endpoint, live in _open_endpoints(context, answers).items() if not live]
-    return measuring.ask(context, answers, doors, _measured_since(context, answers))
+    return measuring.exchange_questions(context, answers, doors, _measured_since(context, answers))
 
 
 def _first_question(context: CheckContext, host: str, own: Sequence[Endpoint]) -> NetworkQuestion:
@@ -163,12 +163,12 @@ def _view(context: CheckContext, answers: Answers[Facts]) -> View:
     )
 
 
-def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
-    for cause in causes_of(_view(context, answers)):
+def network_findings(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+    for cause in causes_in(_view(context, answers)):
         yield _finding(context, cause)
-    yield from exposure.judge(context, answers)
+    yield from exposure.exposure_findings(context, answers)
     yield from exposure.proxy_findings(context, answers)
-    yield from measuring.judge(context, answers, _measured_since(context, answers))
+    yield from measuring.exchange_findings(context, answers, _measured_since(context, answers))
 
 
 def _finding(context: CheckContext, cause: Cause) -> Finding:
@@ -201,7 +201,7 @@ def _in_order(context: CheckContext, hosts: Iterable[str]) -> list[str]:
     return [host for host in context.hosts if host in wanted]
 
 
-def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
+def network_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
     if context.brief or len(answers.rounds) < 2:
         return
     attempts = _view(context, answers).attempts
@@ -210,20 +210,20 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | 
         yield Statement(
             "connections" if coverage.is_whole else "connections_sampled",
             {
-                "reached": sum(not one.hindrance for one in attempts),
+                "reached": sum(not attempt.hindrance for attempt in attempts),
                 "tried": len(attempts),
                 "whole": coverage.whole,
                 "partners": coverage.partners,
                 "hosts": tuple(coverage.tries),
             },
         )
-    yield from exposure.describe(context, answers)
-    yield from measuring.describe(context, answers, _measured_since(context, answers))
+    yield from exposure.exposure_lines(context, answers)
+    yield from measuring.exchange_lines(context, answers, _measured_since(context, answers))
 
 
 assert CHOSEN_PORT == 0  # in a Slot, too, it means a port that the host chooses
 
-TOPIC = Topic("network", ask, judge, describe, exposure.doors)
+TOPIC = Topic("network", network_questions, network_findings, network_lines, exposure.doors)
 
 
 MOST = 4000

@@ -67,7 +67,7 @@ _WAITS = (TaskState.PENDING, TaskState.BACKOFF)
 
 def timeline(events: Sequence[HistoryEvent], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
     """`events`: the event history in order; `now` is the end of what still runs."""
-    by_task = grouped((one["task"], one) for one in events if one["kind"] == "task")
+    by_task = grouped((event["task"], event) for event in events if event["kind"] == "task")
     lines = tuple(
         TaskLine(task.id, task.host, task.state, tuple(_attempts(task, by_task.get(str(task.id), []), now)))
         for task in tasks
@@ -75,8 +75,8 @@ def timeline(events: Sequence[HistoryEvent], tasks: Iterable[TaskStatus], now: f
     begins = (
         [events[0]["time"]] if events else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
     )
-    ends = [one.end for line in lines for one in line.attempts]
-    begin = min([*begins, *(one.begin for line in lines for one in line.attempts)], default=now)
+    ends = [attempt.end for line in lines for attempt in line.attempts]
+    begin = min([*begins, *(attempt.begin for line in lines for attempt in line.attempts)], default=now)
     return Timeline(begin, max([begin, *ends]), lines, cut)
 
 
@@ -109,13 +109,13 @@ def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: HistoryEvent |
 
 def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
     """The attempts of a task without events, by its recorded attempts and its current state."""
-    found = []
+    attempts = []
     for past in task.entry["history"]:
         state = TaskState.SUCCEEDED if past["code"] == 0 else TaskState.STOPPED if past["asked"] else TaskState.FAILED
         bars = (Bar(TaskState.RUNNING, past["started"], past["ended"]), Bar(state, past["ended"], past["ended"]))
-        found.append(Attempt(past["attempt"], bars, state))
+        attempts.append(Attempt(past["attempt"], bars, state))
     if task.entry["since"] is not None and not task.state.final and task.state not in _WAITS:
-        found.append(
+        attempts.append(
             Attempt(
                 task.entry["attempt"],
                 (Bar(task.state, task.entry["since"], max(now, task.entry["since"])),),
@@ -123,7 +123,7 @@ def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
                 task.why,
             )
         )
-    return found
+    return attempts
 
 
 def restarted(line: TaskLine) -> bool:

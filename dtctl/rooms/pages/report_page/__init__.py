@@ -138,10 +138,10 @@ def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:
     """The time spent, in the form of `bars` of parts.html."""
     return [
         (
-            *(one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s),
-            f"{goodput.PARTS[one.what]}: {duration(one.seconds)}",
+            *(span.what, span.begin_s / found.elapsed_s, span.end_s / found.elapsed_s),
+            f"{goodput.PARTS[span.what]}: {duration(span.seconds)}",
         )
-        for one in found.spans
+        for span in found.spans
     ]
 
 

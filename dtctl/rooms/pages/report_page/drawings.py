@@ -89,13 +89,13 @@ def curve_rows(report: Report) -> list[list[str]]:
     return rows[:MOST_FIGURES]
 
 
-def as_text(one: Series) -> str:
+def as_text(series: Series) -> str:
     """A series as text: from 2.31 at step 0 to 0.041 at step 2000, at least 0.039, at most 2.31"""
-    first, last = one.points[0], one.points[-1]
+    first, last = series.points[0], series.points[-1]
     text = f"from {number(first.value)} at step {first.step} to {number(last.value)} at step {last.step}"
-    values = [point.value for point in one.points if math.isfinite(point.value)]
-    least = one.least if one.least is not None else min(values, default=None)
-    most = one.most if one.most is not None else max(values, default=None)
+    values = [point.value for point in series.points if math.isfinite(point.value)]
+    least = series.least if series.least is not None else min(values, default=None)
+    most = series.most if series.most is not None else max(values, default=None)
     if least is None or most is None:
         return f"{text}, with no finite number among its values"
     return f"{text}, at least {number(least)}, at most {number(most)}"
@@ -164,11 +164,11 @@ def attempts(report: Report) -> list[list[str]]:
     """The lanes as text."""
     return [
         [
-            *(str(line.task), line.host, str(one.number), local_time(one.begin), duration(_ran(one))),
-            *(colored(state(line, one), one.state.value), sentence(one.why)),
+            *(str(line.task), line.host, str(attempt.number), local_time(attempt.begin), duration(_ran(attempt))),
+            *(colored(state(line, attempt), attempt.state.value), sentence(attempt.why)),
         ]
         for line in report.timeline.tasks
-        for one in line.attempts
+        for attempt in line.attempts
     ]
 
 

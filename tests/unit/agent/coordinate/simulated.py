@@ -173,4 +173,4 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "Observation", lambda around, _, __, attempt, now: around.observe(attempt, now))
     monkeypatch.setattr(supervised, "paths", own)
     monkeypatch.setattr(supervised, "keeper", SimpleNamespace(launch=lambda _: None))
-    monkeypatch.setattr(autopsy, "judge", _judge)
+    monkeypatch.setattr(autopsy, "full_verdict", _judge)

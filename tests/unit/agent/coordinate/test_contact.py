@@ -27,7 +27,7 @@ def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
     world.cut.clear()
     world.run_for(2)
     assert set(world.attempts.values()) == {1}
-    assert contacts(world.events) == ["b is away: no word for 10 s", "b is back after 61 s"]
+    assert contacts(world.events) == ["b is unreachable: no word for 10 s", "b is back after 61 s"]
 
 
 def test_lost_host_of_an_asynchronous_worker_is_not_awaited() -> None:
@@ -47,7 +47,7 @@ def test_host_timeout_fails_the_run_and_stops_the_others() -> None:
     assert world.condition == "Running"
     world.run_for(30)
     assert world.condition == "Failed"
-    assert "d has been away" in world.data["condition"]["reason"]
+    assert "d has been unreachable" in world.data["condition"]["reason"]
     assert world.states["worker:1"] == "stopped"
 
 

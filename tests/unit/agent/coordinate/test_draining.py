@@ -137,7 +137,7 @@ def test_all_start_again_together_once_the_drained_host_is_back() -> None:
     world.request("undrain", host="b", by=ANNA)
     world.run_for(60.0)
     assert set(world.states.values()) == {"pending"}
-    assert world.data["missing"] == "worker:1: its host b is away"
+    assert world.data["missing"] == "worker:1: its host b is unreachable"
     assert world.condition == "Restarting"
     assert world.tasks["worker:0"].entry["reason"].startswith("b is in service again: all")
     world.boot("b")

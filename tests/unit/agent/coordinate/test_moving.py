@@ -235,7 +235,7 @@ def test_tasks_move_to_where_the_checkpoints_are_seen(
     world.run_for(SOON_S)
     assert bool(world.data["moved"]["number"]) is (moves or not needs)
     warned = [one["reason"] for one in world.data["alerts"] if one["topic"] == "no_spare"]
-    assert warned == ([f"no spare can take the tasks of {lost}, which is away: {why}"] if why and needs else [])
+    assert warned == ([f"no spare can take the tasks of {lost}, which is unreachable: {why}"] if why and needs else [])
     if warned:
         world.boot(lost)
         world.until(lambda: ready(world) and not world.data["alerts"], 30.0)
@@ -283,7 +283,7 @@ def test_a_spare_that_was_drained_takes_a_place_after_undrain() -> None:
     drain_spares(world)
     world.run_for(REPLACE_S + 5.0)
     (warned,) = [one["reason"] for one in world.data["alerts"] if one["topic"] == "no_spare"]
-    assert warned == "no spare can take the tasks of e, which is away: s is drained; t is drained"
+    assert warned == "no spare can take the tasks of e, which is unreachable: s is drained; t is drained"
     assert world.coordinator.view.drained_hosts() == ["s", "t"]
     world.request("undrain", host="t")
     world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), 30.0)

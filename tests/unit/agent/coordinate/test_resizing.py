@@ -114,7 +114,7 @@ def test_below_the_minimum_the_run_fails_as_without() -> None:
     world = of(min_workers=4, recovery=GIVEN_UP)
     world.crash("d")
     world.run_for(110.0)
-    assert (world.condition, world.data["condition"]["reason"]) == ("Failed", "d has been away for 100 s")
+    assert (world.condition, world.data["condition"]["reason"]) == ("Failed", "d has been unreachable for 100 s")
 
 
 @pytest.mark.parametrize("strategy", ["collective", "sync-ps", "async-ps"])

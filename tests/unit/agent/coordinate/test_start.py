@@ -342,7 +342,7 @@ def test_host_that_joined_is_reported_when_it_is_away() -> None:
     world.until(lambda: world.states["worker:1"] == "running", 5)
     world.crash("e")
     world.run_for(2)
-    assert any(line["reason"].startswith("e is away") for line in world.events)
+    assert any(line["reason"].startswith("e is unreachable") for line in world.events)
 
 
 def test_next_coordinator_does_not_wait_for_an_absent_host() -> None:
@@ -350,7 +350,7 @@ def test_next_coordinator_does_not_wait_for_an_absent_host() -> None:
     world.restart_coordinator()
     world.run_for(60)
     assert world.condition == "Running"
-    assert not any(line["reason"].startswith("e is away") for line in world.events)
+    assert not any(line["reason"].startswith("e is unreachable") for line in world.events)
     rebuilt = first_view(world.spec, world.wall)
     assert [host for host, known in rebuilt["hosts"].items() if known["absent"]] == ["e"]
 

@@ -193,7 +193,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> SlowSystem:
 )
 def test_numeric_addresses_are_not_resolved(system: SlowSystem, address: str, family: int, place: Any) -> None:
     names = Names(address)
-    names.ask()
+    names.resolve()
     assert names.next() == (family, place)
     assert system.asked == 0
 
@@ -201,7 +201,7 @@ def test_numeric_addresses_are_not_resolved(system: SlowSystem, address: str, fa
 def test_name_resolution_is_asynchronous_and_done_once(system: SlowSystem) -> None:
     names = Names("gpu-a:2221")
     for _ in range(3):
-        names.ask()
+        names.resolve()
         assert names.next() is None
     system.say("10.0.0.1", "10.0.0.2")
     assert eventually(names.next) == (socket.AF_INET, ("10.0.0.1", 2221))
@@ -213,7 +213,7 @@ def test_name_resolution_is_asynchronous_and_done_once(system: SlowSystem) -> No
 def test_an_unknown_name_is_a_readable_error(system: SlowSystem) -> None:
     system.fail()
     names = Names("gpu-a:2221")
-    names.ask()
+    names.resolve()
     with pytest.raises(OSError, match=r"^gpu-a: Name or service not known$"):
         eventually(names.next)
 
@@ -221,7 +221,7 @@ def test_an_unknown_name_is_a_readable_error(system: SlowSystem) -> None:
 def test_the_last_answer_counts_when_there_is_none_later(system: SlowSystem) -> None:
     system.say("10.0.0.1")
     names = Names("gpu-a:2221")
-    names.ask()
+    names.resolve()
     place = eventually(names.next)
     system.fail()
     eventually(lambda: asked_again(names, system))
@@ -229,5 +229,5 @@ def test_the_last_answer_counts_when_there_is_none_later(system: SlowSystem) -> 
 
 
 def asked_again(names: Names, system: SlowSystem) -> bool:
-    names.ask()
+    names.resolve()
     return system.asked > 1

@@ -175,17 +175,17 @@ def heard(value: CheckContext, *found: Dialled, also: dict[str, str] | None = No
 def test_open_ports_are_reported_with_their_tasks() -> None:
     value = context()
     open_ = [doors_opened("b", "ps:1", 9), doors_opened("a", "ps:0", 7, PUBLIC), doors_opened("b", "ps:1", 9)]
-    (one,) = exposure.judge(value, heard(value, *open_))
+    (one,) = exposure.exposure_findings(value, heard(value, *open_))
     assert (one.seen.hosts, tuple(map(str, one.seen.tasks))) == (("b", "a"), ("ps:0", "ps:1"))
     assert one.seen.fields == {"ports": (7, 9), "seen_from": "10.0.0.99", "public": PUBLIC}
     assert exposure.is_exposed(one)
-    (one,) = exposure.judge(value, heard(value, open_[0]))
+    (one,) = exposure.exposure_findings(value, heard(value, open_[0]))
     assert one.seen.fields["public"] is None
 
 
 def test_an_address_of_the_internet_is_reported_with_the_ports_that_listen_there() -> None:
     value = context()
-    (one,) = exposure.judge(value, heard(value, also={"c": PUBLIC}))
+    (one,) = exposure.exposure_findings(value, heard(value, also={"c": PUBLIC}))
     assert (one.signature.name, one.seen.hosts) == ("public_address", ("c",))
     assert one.seen.fields == {"address": PUBLIC, "ports": (2222,)}, "the coordinator's port asks who is there"
     assert exposure.is_exposed(one)
@@ -193,13 +193,13 @@ def test_an_address_of_the_internet_is_reported_with_the_ports_that_listen_there
 
 def test_public_address_is_reported_once_unless_tried_or_without_a_listener() -> None:
     value = context()
-    (one,) = exposure.judge(value, heard(value, doors_opened("c", "worker:0", 2222), also={"c": PUBLIC}))
+    (one,) = exposure.exposure_findings(value, heard(value, doors_opened("c", "worker:0", 2222), also={"c": PUBLIC}))
     assert one.signature.name == "exposed"
     named = context(cluster(hosts=[*(ssh_host(name) for name in "abd"), ssh_host("c", address=PUBLIC)]))
-    assert list(exposure.judge(named, heard(named, also={"c": PUBLIC}))) == []
+    assert list(exposure.exposure_findings(named, heard(named, also={"c": PUBLIC}))) == []
     silent = heard(value, also={"c": PUBLIC})
     silent.first["c"]["bound"].clear()
-    assert list(exposure.judge(value, silent)) == []
+    assert list(exposure.exposure_findings(value, silent)) == []
 
 
 @pytest.mark.parametrize(
@@ -216,5 +216,5 @@ def test_public_address_is_reported_once_unless_tried_or_without_a_listener() ->
 )
 def test_the_number_of_exposed_ports_is_reported(found: tuple[Dialled, ...], kind: str, count: int) -> None:
     value = context()
-    assert list(exposure.describe(value, heard(value, *found))) == [Statement(kind, {"open": count, "doors": 4})]
-    assert list(exposure.describe(value, heard(value, *found, doors=0))) == []
+    assert list(exposure.exposure_lines(value, heard(value, *found))) == [Statement(kind, {"open": count, "doors": 4})]
+    assert list(exposure.exposure_lines(value, heard(value, *found, doors=0))) == []

@@ -158,7 +158,7 @@ def well() -> dict[str, SshFacts]:
 def test_logins_that_are_as_they_should_be_are_reported_in_four_lines() -> None:
     assert judged(TOPIC, context(), well()) == []
     heard = Answers([well()], greeted={host: Greeted({}, 0.3) for host in "abcd"})
-    assert shown(TOPIC.describe(context(), heard), 4) == [
+    assert shown(TOPIC.lines(context(), heard), 4) == [
         ("login shell", "/bin/bash"),
         ("", "a login takes 0.3 to 0.3 s with the start of Python (the slowest: a); up to 24 at once"),
         ("MaxStartups", "10:30:100"),
@@ -215,11 +215,11 @@ def test_hosts_that_are_one_machine_are_compared_with_what_its_server_takes() ->
 
 def test_unreadable_limit_is_shown_as_unknown() -> None:
     unknown = {host: facts(host, max_startups=None, max_sessions=None, told_by="") for host in "abcd"}
-    rows = dict(shown(TOPIC.describe(context(), Answers([unknown])), 4))
+    rows = dict(shown(TOPIC.lines(context(), Answers([unknown])), 4))
     assert rows["MaxStartups"] == rows["MaxSessions"] == "not known"
 
 
 def test_ssh_facts_are_requested_once_and_not_in_brief_checks() -> None:
-    assert set(TOPIC.ask(context(), Answers())) == set("abcd")
-    assert TOPIC.ask(context(), Answers([well()])) == {}
-    assert TOPIC.ask(context(brief=True), Answers()) == {}
+    assert set(TOPIC.questions(context(), Answers())) == set("abcd")
+    assert TOPIC.questions(context(), Answers([well()])) == {}
+    assert TOPIC.questions(context(brief=True), Answers()) == {}

@@ -14,7 +14,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Measured, Resolved
 from dtctl.rooms.check.network import Attempt, Cause, View, endpoints_of, open_endpoints
 from dtctl.rooms.check.network.exposure import through
-from dtctl.rooms.check.network.judging import judge
+from dtctl.rooms.check.network.judging import causes_in
 from dtctl.rooms.check.network.measuring import ROUNDS, Round, judged, meeting, next_round
 from tests.fuzz import cases
 from tests.unit.checks.contexts import context
@@ -36,7 +36,7 @@ def with_names(changed: Mapping[tuple[str, str], tuple[str, str]], **others: Any
 
 
 def test_peer_name_that_resolves_to_loopback_is_reported_with_the_resolving_host() -> None:
-    (cause,) = judge(with_names({("gpu-3", "gpu-1"): ("127.0.1.1", "other_host")}, by="gpu-3"))
+    (cause,) = causes_in(with_names({("gpu-3", "gpu-1"): ("127.0.1.1", "other_host")}, by="gpu-3"))
     assert (cause.kind, cause.hosts, cause.others) == ("loopback_name", ("gpu-3",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "address": "127.0.1.1", "has": ("10.0.0.1",)}
 
@@ -70,7 +70,7 @@ def test_endpoints_are_tasks_and_the_coordinator_and_an_evaluator_has_no_clients
     [("other_host", "other_host"), ("stranger", "stranger"), ("silent", "silent"), ("cut_off", "large_packets")],
 )
 def test_other_host_or_no_answer_is_reported(problem: str, kind: str) -> None:
-    (cause,) = judge(with_names({("gpu-2", "gpu-1"): (address("gpu-1"), problem)}, by="gpu-4"))
+    (cause,) = causes_in(with_names({("gpu-2", "gpu-1"): (address("gpu-1"), problem)}, by="gpu-4"))
     assert (cause.kind, cause.hosts, cause.others) == (kind, ("gpu-1",), ("gpu-2",))
 
 
@@ -82,27 +82,27 @@ def test_other_host_or_no_answer_is_reported(problem: str, kind: str) -> None:
 def test_an_own_name_that_stands_for_more_than_loopback_is_no_cause(name: str, addresses: list[str]) -> None:
     well = view(WELL)
     own = {**well.resolved, "gpu-2": [made(Resolved, name=name, addresses=addresses, own=True)]}
-    assert judge(dataclasses.replace(well, resolved=own)) == ()
+    assert causes_in(dataclasses.replace(well, resolved=own)) == ()
 
 
 def test_hosts_whose_own_names_resolve_alike_are_reported_together_unnamed() -> None:
     own = {host: [made(Resolved, name=host, addresses=["127.0.1.1"], own=True)] for host in names(2)}
-    (cause,) = judge(dataclasses.replace(view(WELL), resolved=own))
+    (cause,) = causes_in(dataclasses.replace(view(WELL), resolved=own))
     assert (cause.hosts, cause.fields) == (tuple(names(2)), {"address": "127.0.1.1"})
 
 
 def test_what_a_name_stands_for_is_not_judged_where_its_host_has_reported_no_address() -> None:
     tried = with_names({("gpu-2", "gpu-1"): ("10.9.9.9", "timeout")})
     silent = dataclasses.replace(tried, of_interfaces={}, resolved={})
-    assert [cause.kind for cause in judge(silent)] == ["one_way"]
+    assert [cause.kind for cause in causes_in(silent)] == ["one_way"]
 
 
 def test_a_name_is_reported_with_its_address_and_with_those_that_its_host_has() -> None:
-    (cause,) = judge(with_names({("gpu-2", "gpu-1"): ("10.9.9.9", "timeout")}))
+    (cause,) = causes_in(with_names({("gpu-2", "gpu-1"): ("10.9.9.9", "timeout")}))
     assert (cause.kind, cause.hosts) == ("other_address", ("gpu-2",))
     assert cause.fields == {"name": "gpu-1", "address": "10.9.9.9", "has": ("10.0.0.1",), "usual": "10.0.0.1"}
     pairs = {(source, "gpu-1"): ("10.9.9.9", "timeout") for source in names(4)[1:]}
-    (cause,) = judge(with_names(pairs))
+    (cause,) = causes_in(with_names(pairs))
     assert (cause.kind, cause.hosts) == ("wrong_interface", ("gpu-1",))
     assert (cause.others, cause.fields) == (
         ("gpu-2", "gpu-3", "gpu-4"),
@@ -115,22 +115,22 @@ def test_the_usual_address_is_one_by_which_the_same_name_was_reached() -> None:
     pairs = {(source, "gpu-1"): ("10.9.9.9", "timeout") for source in names(4)[1:]}
     wrong = with_names(pairs)
     other = Attempt("gpu-2", endpoint("gpu-1", 2223, at="other-name"), address("gpu-1"))
-    (cause,) = judge(dataclasses.replace(wrong, attempts=(*wrong.attempts, other)))
+    (cause,) = causes_in(dataclasses.replace(wrong, attempts=(*wrong.attempts, other)))
     assert cause.kind == "wrong_interface"
 
 
 def test_who_answers_is_reported_where_it_is_known_with_the_ports_at_which_it_does() -> None:
     half = attempts(names(4), lambda *pair: "other_host" if pair[:2] == ("gpu-2", "gpu-1") else "", (2223, 2222))
-    (cause,) = judge(view(half))
+    (cause,) = causes_in(view(half))
     assert cause.fields == {"name": "gpu-1", "address": address("gpu-1"), "ports": (2222, 2223)}
-    (cause,) = judge(view(tuple(dataclasses.replace(one, by="x") if one.hindrance else one for one in half)))
+    (cause,) = causes_in(view(tuple(dataclasses.replace(one, by="x") if one.hindrance else one for one in half)))
     assert cause.fields["by"] == "x"
 
 
 def test_first_three_causes_of_a_kind_are_shown_and_the_hosts_of_the_rest() -> None:
     def unresolved(count: int) -> tuple[Cause, ...]:
         bad = names(6)[-count:]
-        return judge(view(attempts(names(6), lambda source, target, port: "unresolved" if target in bad else "")))
+        return causes_in(view(attempts(names(6), lambda source, target, port: "unresolved" if target in bad else "")))
 
     assert [cause.kind for cause in unresolved(3)] == ["unresolved"] * 3
     *first, rest = unresolved(5)
@@ -143,7 +143,7 @@ def test_ports_of_another_live_run_of_ones_own_are_one_cause() -> None:
         run = {"state": "taken", "holder": "pid 7 (python ...)", "run": "digits-1", "cluster": "digits"}
         return [made(Bound, whose=whose, port=port, **run) for whose, port in (("ps:0", 2222), ("worker:0", 2223))]
 
-    (cause,) = judge(View({host: slots(host) for host in names(3)}))
+    (cause,) = causes_in(View({host: slots(host) for host in names(3)}))
     assert (cause.kind, cause.hosts) == ("ports_of_own_run", tuple(names(3)))
     assert cause.fields == {
         "ports": (2222, 2223),
@@ -156,7 +156,7 @@ def test_ports_of_another_live_run_of_ones_own_are_one_cause() -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_reported(count: int) -> None:
     slots = {host: [made(Bound, whose="ps:0", port=2222, state="taken", holder=host)] for host in names(count)}
-    (cause,) = judge(View(slots))
+    (cause,) = causes_in(View(slots))
     assert (cause.kind, cause.hosts) == ("port_taken", tuple(names(count)))
     assert cause.fields == {
         "port": 2222,
@@ -167,7 +167,7 @@ def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_report
 
 
 def test_name_unknown_to_one_host_is_reported_with_the_systems_message() -> None:
-    (cause,) = judge(with_names({("gpu-2", "gpu-1"): ("", "unresolved")}, text="not known"))
+    (cause,) = causes_in(with_names({("gpu-2", "gpu-1"): ("", "unresolved")}, text="not known"))
     assert (cause.hosts, cause.others) == (("gpu-2",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "text": "not known"}
 

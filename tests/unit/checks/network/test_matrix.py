@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.rooms.check.network import Attempt, Cause, Endpoint
-from dtctl.rooms.check.network.judging import MOST_PAIRS, judge, matrix_causes
+from dtctl.rooms.check.network.judging import MOST_PAIRS, causes_in, matrix_causes
 from dtctl.rooms.check.network.tasks import distances, spread
 from tests.fuzz import cases
 from tests.unit.checks.network.networks import Fails, attempts, names, view
@@ -19,7 +19,7 @@ MODES = {"timeout": "drop", "refused": "reject", "no_route": "reject"}
 
 
 def causes(count: int, fails: Fails, ports: tuple[int, ...] = (2222,)) -> tuple[Cause, ...]:
-    return judge(view(attempts(names(count), fails, ports)))
+    return causes_in(view(attempts(names(count), fails, ports)))
 
 
 def kinds_and_hosts(found: tuple[Cause, ...]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
@@ -35,7 +35,7 @@ def test_one_direction_stays_one_though_a_port_is_on_one_host_alone() -> None:
         if one.endpoint.port == 2222 or one.target == "gpu-2"
     ]
     lost = [dataclasses.replace(one, hindrance="timeout") if one.pair == ("gpu-3", "gpu-2") else one for one in tried]
-    assert kinds_and_hosts(judge(view(tuple(lost)))) == [("one_way", ("gpu-2",), ("gpu-3",))]
+    assert kinds_and_hosts(causes_in(view(tuple(lost)))) == [("one_way", ("gpu-2",), ("gpu-3",))]
 
 
 @cases
@@ -51,7 +51,7 @@ def test_every_failure_has_a_cause_and_every_cause_a_failure(count: int, data: s
     problems = st.sampled_from(["", "", "", "timeout", "refused", "silent", "cut_off", "other_host", "stranger"])
     tried = attempts(names(count), lambda *_: data.draw(problems), ports=(2222, 2223))
     failed = {one.pair for one in tried if one.hindrance}
-    found = judge(view(tried))
+    found = causes_in(view(tried))
     assert bool(found) == bool(failed)
     concerned = [{*one.hosts, *one.others} for one in found]
     assert all(any(set(pair) <= each for each in concerned) for pair in failed)

@@ -28,7 +28,7 @@ def listened(value: CheckContext, **others: Any) -> Any:
 
 
 def asked(value: CheckContext, *rounds: Any) -> Any:
-    return TOPIC.ask(value, Answers(rounds))
+    return TOPIC.questions(value, Answers(rounds))
 
 
 def played(value: CheckContext, lost: Any = lambda source, peer: "", **others: Any) -> list[Any]:
@@ -99,7 +99,7 @@ def test_in_brief_two_rounds_are_enough_and_the_same_is_found() -> None:
     rounds = [first, reaching(second)]
     assert asked(value, *rounds) == {}
     assert judged(TOPIC, value, *rounds) == judged(TOPIC, context(), *rounds)
-    assert list(TOPIC.describe(value, Answers(rounds))) == []
+    assert list(TOPIC.lines(value, Answers(rounds))) == []
     lost = [first, reaching(second, lambda source, peer: "timeout" if peer["host"] == "b" else "")]
     assert len(judged(TOPIC, value, *lost)) == 1 + len(judged(TOPIC, value, *rounds))
 
@@ -122,7 +122,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
     names = [f"h{number}" for number in range(200)]
     value = context(cluster(job("worker", names, [2222] * 200)))
     rounds = played(value)
-    (statement,) = TOPIC.describe(value, Answers(rounds))
+    (statement,) = TOPIC.lines(value, Answers(rounds))
     ((_, text),) = shown([statement], 200)
     assert text.startswith("3993 of 3993 ")
     assert "connections between h[0-199] work; dtctl tried these of 41193" in text
@@ -199,7 +199,7 @@ def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_fire
     for second_look in ({"state": "bound"}, {"state": "idle"}, {"state": "live", "sockets": [80]}):
         value, rounds = live_run(second_look)
         assert judged(TOPIC, value, *rounds) == []
-        (statement,) = (line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement))
+        (statement,) = (line for line in TOPIC.lines(value, Answers(rounds)) if isinstance(line, Statement))
         assert (statement.fields["reached"], statement.fields["tried"]) == (21, 21)
         assert asked(value, *rounds) == {}
 
@@ -261,7 +261,7 @@ def test_deep_check_reports_the_slow_host_and_its_differences() -> None:
         "b is slow to exchange data with every other host; it sends 100 MB a second, the others 1.0 GB; it receives "
         "100 MB a second, the others 1.0 GB; its link has 1,000 Mbit/s, theirs 10,000 Mbit/s"
     )
-    text = "\n".join(f"{label} {line}" for label, line in shown(TOPIC.describe(value, Answers(rounds)), 4))
+    text = "\n".join(f"{label} {line}" for label, line in shown(TOPIC.lines(value, Answers(rounds)), 4))
     assert "sends a second " in text
 
 
@@ -296,5 +296,5 @@ def test_data_exchange_is_skipped_during_a_live_run() -> None:
             slot.update(state="live", sockets=[7])
     rounds = [first, reaching(asked(value, first))]
     assert asked(value, *rounds) == {}
-    assert Statement("not_exchanged") in list(TOPIC.describe(value, Answers(rounds)))
-    assert Statement("not_exchanged") not in list(TOPIC.describe(value, Answers(exchanged(value))))
+    assert Statement("not_exchanged") in list(TOPIC.lines(value, Answers(rounds)))
+    assert Statement("not_exchanged") not in list(TOPIC.lines(value, Answers(exchanged(value))))
