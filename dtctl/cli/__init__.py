@@ -28,6 +28,9 @@ _ENDS = {signal.SIGHUP: 129, signal.SIGTERM: 143}
 _ended_by: int | None = None
 """The signal of _ENDS that came first."""
 
+_is_over = False
+"""The command has ended, and its exit code is decided."""
+
 
 def program() -> None:
     """Entry point of the program `dtctl`: an interrupted command ends at once, when it has cleared away.
@@ -46,8 +49,8 @@ def program() -> None:
 
 def main() -> None:
     """The command; raises SystemExit unless it exits with 0."""
-    global _ended_by
-    _ended_by = None
+    global _ended_by, _is_over
+    _ended_by, _is_over = None, False
     gc.set_threshold(_COLLECTED_AFTER)
     signal.signal(signal.SIGTERM, _interrupt)
     hang_up = signal.getsignal(signal.SIGHUP)
@@ -80,6 +83,7 @@ def main() -> None:
         reader_gone(stderr=True)
         reader_gone(stderr=False, code=_ENDS[signal.SIGHUP])
     finally:
+        _is_over = True
         signal.signal(signal.SIGHUP, hang_up)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no traceback from Python's shutdown
         signal.signal(signal.SIGINT, before)
@@ -95,9 +99,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """Handles SIGTERM, SIGHUP and SIGINT.
 
     An import is not interrupted: its callbacks would print the exception and lose it. A closed terminal may send SIGHUP
-    twice, by the shell and by the kernel; the second one would interrupt what the first one has left to do.
+    twice, by the shell and by the kernel; the second one would interrupt what the first one has left to do. A command
+    that is over keeps its exit code.
     """
     global _ended_by
+    if _is_over:
+        return
     if number in _ENDS:
         _ended_by = _ended_by or number
     while frame is not None:

@@ -84,7 +84,9 @@ def pytest(limits: Limits, python: str, *args: str, optional: bool = False, **en
 
 def judged(report: Path, code: int, minutes: float = 0) -> PartResult:
     """By pytest's exit code and its report in JUnit's format."""
-    cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    every = ElementTree.parse(report).iter("testcase") if report.exists() else ()
+    # One that was tried again is there once for each try: the last one counts.
+    cases = [*{(case.get("classname"), case.get("name")): case for case in every}.values()]
     reasons = [each.get("message") for case in cases for each in case.iter("skipped")]
     broken = [case for case in cases if any(one.tag in ("failure", "error") for one in case)]
     failed = [f"{case.get('classname')}.{case.get('name')}" for case in broken]

@@ -75,7 +75,8 @@ def test_nothing_at_all_is_no_success() -> None:
 @pytest.mark.parametrize(
     ("cases", "code", "seen"),
     [
-        ("<testcase/><testcase/>", 0, PartResult(True, "2 passed")),
+        ('<testcase name="a"/><testcase name="b"/>', 0, PartResult(True, "2 passed")),
+        ('<testcase name="tried again"/><testcase name="tried again"/>', 0, PartResult(True, "1 passed")),
         ('<testcase classname="a" name="b"><failure/></testcase>', 1, PartResult(False, "1 failed; failed: a.b")),
         (
             '<testcase classname="a" name="b"><error/></testcase>',
