@@ -18,7 +18,7 @@ TESTS := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --reruns 1 -r aR
 # An environment that happens to be active is not the one of these targets.
 unexport VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: demo test nightly rotation templates faults quick check mutants fleet bench docs screens site golden clean packages environments
+.PHONY: demo test nightly rotation templates faults quick check mutants rooms fleet bench docs screens site golden clean packages environments
 
 demo: $(VENV)/.train
 	@rm -rf demo
@@ -74,6 +74,11 @@ mutants: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet -e '.[mutants]'
 	$(BIN)/python -m mutmut run $(MODULES)
 	$(BIN)/python -m mutmut results
+
+# The rooms with their sizes, and whether dtctl stands without each (minutes for each; ROOMS="dump data").
+ROOMS ?=
+rooms: $(VENV)/.dev
+	$(BIN)/python -m tests.rooms --remove $(ROOMS)
 
 fleet: $(VENV)/.dev
 	tests/hosts/install-packages

@@ -258,6 +258,15 @@ def _whole(low: int, high: int) -> Kind:
     return _simple(description, lambda raw: type(raw) is int and low <= raw <= high, "whole", low, high)
 
 
+def _is_json(raw: "Any") -> bool:
+    """Whether JSON has such a value: a list or a mapping as a whole, and no number that is not finite."""
+    if isinstance(raw, list):
+        return all(map(_is_json, raw))
+    if isinstance(raw, dict):
+        return all(type(name) is str for name in raw) and all(map(_is_json, raw.values()))
+    return raw is None or type(raw) in (bool, str) or (type(raw) in (int, float) and -MOST <= raw <= MOST)
+
+
 def _number(low: float, high: float) -> Kind:
     def fits(raw: "Any") -> bool:
         return (type(raw) is float or type(raw) is int) and low <= raw <= high  # false for a NaN
@@ -373,7 +382,7 @@ if not TYPE_CHECKING:
             int: _whole(0, MOST),
             float: _number(-1e15, 1e15),
             str: _text(LONGEST_TEXT),
-            object: _simple("a value", lambda raw: True, "any"),  # whoever uses it checks it
+            object: _simple("a value of JSON", _is_json, "any"),  # whoever uses it checks the rest
         }
     )
 

@@ -74,6 +74,6 @@ NOTHING: Inspection = _Nothing()
 
 
 def inspection(plan: RunPlan, *, content: EnvironmentContent, bundle: str, secrets: Mapping[str, str]) -> Inspection:
-    """By the room that checks hosts; without one nothing is asked."""
+    """The inspection by the room that checks hosts; without one nothing is asked."""
     prepare: Prepare | None = next(rooms.each("inspection"), None)
     return prepare(plan, content=content, bundle=bundle, secrets=secrets) if prepare is not None else NOTHING

@@ -108,7 +108,7 @@ class Relay(Protocol):
         """Who has the files that a host needs; None: the controller sends them."""
 
     def sending(self) -> AbstractContextManager[Callable[[int], None]]:
-        """While the controller sends; called with the bytes that are sent."""
+        """Counts what the controller sends: the function is called with the bytes that were sent."""
 
     def stays(self, host: str, received_bytes: int) -> bool:
         """Whether a host stays with its feeder, of which it has received so much."""

@@ -148,7 +148,13 @@ AWAY = {"d": {"connected": False, "heard": 1004.0}}
 
 def ran(count: int) -> dict[str, Any]:
     """The condition that a coordinator has recorded."""
-    return {"type": "Running", "cause": None, "since": 1005.0, **because([fact("tasks_run", count=count, of=4)])}
+    return {
+        "type": "Running",
+        "cause": None,
+        "since": 1005.0,
+        "of": 4,
+        **because([fact("tasks_run", count=count, of=4)]),
+    }
 
 
 def head(found: RunStatus) -> str:
