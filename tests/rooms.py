@@ -150,7 +150,7 @@ def tried(room: str) -> list[str]:
         copy = Path(place) / "dtctl"
         listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in listed.splitlines():
-            if (ROOT / name).is_file() and not name.startswith("docs/"):
+            if (ROOT / name).is_file():
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, copy / name)
         without(gone, copy)

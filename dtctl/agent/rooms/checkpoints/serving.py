@@ -39,31 +39,31 @@ if TYPE_CHECKING:
 
 
 def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
-    from . import single as serving
+    from . import single
 
     run, owner = _owner(talk, request)
     with talk.at("verify"):
-        return {"run": run, "verified": serving.verify(owner, request, lambda: talk.pause(0))}
+        return {"run": run, "verified": single.verify(owner, request, lambda: talk.pause(0))}
 
 
 def fetch(talk: Conversation, request: FetchRequest) -> FetchResult:
-    from . import single as serving
+    from . import single
 
     run, owner = _owner(talk, request)
 
     def put(part: FilePart, data: bytes) -> None:
         talk.wire.send(dict(part, type="part"), data)
 
-    return {"run": run, "files": serving.fetch(owner, request, put)}
+    return {"run": run, "files": single.fetch(owner, request, put)}
 
 
 def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
-    from . import single as serving
+    from . import single
 
     run, owner = _owner(talk, request)
     live = any(one.live() for one in runs.every(talk, request["cluster"]))
     with talk.at("prune"):
-        found = serving.prune(owner, request, live, lambda: talk.pause(0))
+        found = single.prune(owner, request, live, lambda: talk.pause(0))
     return {"run": run, "directories": found}
 
 
