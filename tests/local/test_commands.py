@@ -193,5 +193,5 @@ def test_a_command_reads_no_more_modules_of_dtctl_than_it_needs(home: Desk, word
         argv, cwd=home.project, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     read = set(re.findall(r"^import time:.*\| +(dtctl[\w.]*)$", done.stderr, re.MULTILINE))
-    assert "dtctl.cli.commands" in read
+    assert "dtctl.cli.table" in read
     assert len(read) <= most, sorted(read)

@@ -135,7 +135,7 @@ class FileServer:
                 with self._server.wrap_socket(caller.connection, server_side=True) as secure:
                     secure.settimeout(SILENCE_S)
                     wire = Wire(secure.makefile("rb"), secure.makefile("wb"))
-                    self._give(held("answers.Need", wire.receive()[0], "need"), wire)
+                    self._give(held("records.answers.Need", wire.receive()[0], "need"), wire)
                     with suppress(TimeoutError):
                         secure.recv(1)  # the guest closes first: that side's port stays in TIME_WAIT
         finally:
