@@ -9,14 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-MODULE = "dtctl_agent.bundles.relay"
+MODULE = "dtctl_agent.rooms.data.relay"
 PAUSE_S = 1.0
 
 genuine = builtins.__import__
 
 
 def drip(self, index, at, end, wire):  # type: ignore[no-untyped-def]
-    """In place of Relay._send."""
+    """Sends in place of FileServer._send."""
     with Path(self._tree.place(self._tree.manifest.files[index][0])).open("rb") as source:
         source.seek(at)
         while at < end:
@@ -28,9 +28,9 @@ def drip(self, index, at, end, wire):  # type: ignore[no-untyped-def]
 def compromised(*args, **fields):  # type: ignore[no-untyped-def]
     """The agent's modules come from an importer of its own."""
     found = genuine(*args, **fields)
-    relay = getattr(sys.modules.get(MODULE), "Relay", None)
-    if relay is not None:
-        relay._send = drip
+    server = getattr(sys.modules.get(MODULE), "FileServer", None)
+    if server is not None:
+        server._send = drip
     return found
 
 
