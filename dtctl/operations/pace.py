@@ -17,6 +17,9 @@ SLOW_SHARE = 0.6
 
 LEAST_PEERS = 3
 
+SILENT_S = 30.0
+"""A task that has reported no step for so long is shown as silent."""
+
 
 PRESSED = 0.4
 

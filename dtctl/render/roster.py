@@ -15,7 +15,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import clipped
 from dtctl.model import TaskState, grouped
 from dtctl.operations.findings import Facts
-from dtctl.operations.pace import stragglers
+from dtctl.operations.pace import SILENT_S, stragglers
 from dtctl.operations.snapshot import RunStatus, TaskStatus, how_it_ended
 from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.terminal.console import styled, table
@@ -212,7 +212,3 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
 def left_behind(task: TaskStatus) -> str:
     """The processes that the trainer left behind; empty if there were none."""
     return sentence(one for one in task.why if read(one)["kind"] == "left_behind")
-
-
-SILENT_S = 30.0
-"""A task that has reported no step for so long is said to."""

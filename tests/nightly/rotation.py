@@ -23,7 +23,7 @@ BEGINS_MIN = 15.0
 """Nothing begins later than that; what has begun then gets the time that it needs."""
 
 SLICE_MIN, PIECES_MIN = 7.0, 4.0
-"""Of these so many are kept for the slice and for the pieces; each also gets what is left before it."""
+"""The minutes that are kept for the slice and for the pieces; each also gets what is left before it."""
 
 LEAST_MIN = 0.5
 """With less time left a run of pytest is not worth its collection."""

@@ -32,7 +32,7 @@ class Limits:
     minutes: float = 0
     """After so many from its first test no run of pytest begins another; 0: all have their turn."""
     fuzz: int = 20_000
-    """Of each test with hypothesis."""
+    """How many cases each test with hypothesis has."""
     sequences: int = 10_000
     sequences_from: int = 0
     elections: int = 100_000

@@ -30,7 +30,7 @@ class Item:
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, number: int, of: int, order: str = "a") -> list[Item]:
-    """Of 20 trainings and 83 other tests."""
+    """A slice has its share of 20 trainings and 83 other tests."""
     for name, value in slices.settings(number, of, order).items():
         monkeypatch.setenv(name, value)
     training = pytest.mark.training.mark

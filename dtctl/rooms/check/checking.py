@@ -79,7 +79,7 @@ def check(
         while questions := rounds.next():
             with rounds.dialling():
                 answers = hosts.ask_hosts(_request(context, questions, rounds.clocks, report), questions)
-            rounds.add({host: valid(questions[host], answer["facts"]) for host, answer in answers.items()})
+            rounds.add({host: answer["facts"] for host, answer in answers.items()})
         return rounds.judged(time.monotonic() - began)
 
 
@@ -157,7 +157,7 @@ def _request(
         return {"ask": questions[host.name]}
 
     def check(host: Host, answer: CheckResult) -> None:
-        valid(questions[host.name], answer["facts"])
+        answer["facts"] = valid(questions[host.name], answer["facts"])
         _narrow(clocks, host.name, answer["time"] - time.time(), answer["time"] - sent[host.name])
         report(Progress(host.name, "prepared"))
 
@@ -225,7 +225,7 @@ class InPassing:
         for host, answer in answers.items():
             if answer["facts"] is not None:
                 with about(host, "sent invalid facts"):
-                    facts[host] = valid(self.questions[host], answer["facts"], whole=False)
+                    facts[host] = valid(self.questions.get(host) or {}, answer["facts"], whole=False)
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
         self._answered |= facts.keys()
         tried = [one for each in facts.values() for one in each.get("urls", {}).get("tried", ())]

@@ -12,8 +12,6 @@ from dtctl.plan.hosts import DataPlace
 from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once
 from dtctl.rooms.data.operation import DataSet, data_set, state_of
 
-MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
-
 
 def _prepare(plan: RunPlan) -> DataSet | None:
     """The data set that dtctl pushes for this file, as far as it is known without reading it."""

@@ -9,10 +9,9 @@ from dtctl.agent.records.vitals import is_full
 from dtctl.agent.run import hangs
 from dtctl.model import TaskState, grouped
 from dtctl.operations.findings import ENDED, LIVING, Facts, Match, commonness, versions
-from dtctl.operations.pace import peers_by_job, pressure, shortages
+from dtctl.operations.pace import SILENT_S, peers_by_job, pressure, shortages
 from dtctl.operations.snapshot import TaskStatus
 
-SILENT_S = 30.0
 BEHIND = 5.0
 """A task that has reported no step for this many times as long as its peers, and for SILENT_S, has fallen behind."""
 

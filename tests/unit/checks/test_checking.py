@@ -259,3 +259,10 @@ EIGHT = [f"gpu-{number}" for number in range(1, 9)]
 )
 def test_hosts_of_one_value_are_folded_in_a_line(line: Line | Statement, expected: list[tuple[str, str]]) -> None:
     assert shown([line], 8) == expected
+
+
+def test_facts_of_a_host_that_was_not_asked_are_refused_with_its_name() -> None:
+    passing = InPassing(context(brief=True))
+    passing.add({})  # this round is over: nobody is asked any more
+    with pytest.raises(TransportError, match="d sent invalid facts"):
+        passing.add({"d": made(Facts, facts={"machine": machine()}, facts_s=0.1)})
