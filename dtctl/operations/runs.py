@@ -106,6 +106,12 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
     )
 
 
+def with_run(known: KnownRuns, run: KnownRun) -> KnownRuns:
+    """The runs with one more, which no host knows."""
+    runs = sorted((*known.runs, run), key=lambda one: one.created, reverse=True)
+    return dataclasses.replace(known, runs=tuple(runs))
+
+
 def _foreign(found: Mapping[str, Sequence[ForeignEntry]]) -> tuple[ForeignRun, ...]:
     hosts = grouped(((one["run"], one["account"]), host) for host, each in found.items() for one in each)
     return tuple(ForeignRun(run, account, tuple(there)) for (run, account), there in hosts.items())

@@ -354,6 +354,8 @@ class RunStatus:
     """Hosts that answered that they know no run of the cluster."""
     machines: Mapping[str, Machine] = field(default_factory=dict)
     """How busy hosts are, if their agents have reported it."""
+    not_started: DtctlError | None = None
+    """Why `up` started nothing of it. No host knows such a run."""
 
     @property
     def going_on_after_the_end(self) -> tuple[TaskId, ...]:

@@ -46,7 +46,8 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
     out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
         out.prose(line)
-    print_table(status_table(status, every=every))
+    if status.tasks:
+        print_table(status_table(status, every=every))
     for line in more_lines(status):
         out.print(line)
 

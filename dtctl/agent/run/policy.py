@@ -154,6 +154,8 @@ def after_exit(
     recovery: RecoverySpec,
     own: bool,
     jitter: float,
+    *,
+    task: str = "",
 ) -> Decision:
     """The decision after an exit.
 
@@ -165,6 +167,9 @@ def after_exit(
     restarts = entry["restarts"]
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded
+    failure = _failure_of_start(entry, intent, task)
+    if failure is not None:
+        return Decision("failed", _why_failed(failure), restarts)  # running -> failed: the start failed because of it
     ordered = _ordered(entry, intent, _killed(verdict))
     if ordered is not None:
         return ordered
@@ -198,7 +203,21 @@ def _why_lost(entry: Entry, lost: Past) -> List[Fact]:
     """Why the attempt was lost, as its agent saw the end; the reason of a held task may be that of another task."""
     if entry["state"] == "backoff":
         return why_of(entry)
+    return _why_failed(lost)
+
+
+def _why_failed(lost: Past) -> List[Fact]:
     return [*why_ended(lost), *([fact("cause", text=lost["cause"])] if lost["cause"] else [])]
+
+
+def _failure_of_start(entry: Entry, intent: Intent, task: str) -> Optional[Past]:
+    """The failure because of which the run is stopped as a failed start, if it is this task's; it may have been started
+    once more since.
+    """
+    ends_as = intent["ends_as"] if intent["want"] == "stop" else None
+    if ends_as is None or ends_as["start"] != "failed" or ends_as["cause"] != task:
+        return None
+    return next((past for past in entry["history"][::-1] if is_own(past) and past["code"] != 0), None)
 
 
 def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optional[Decision]:

@@ -283,7 +283,8 @@ class Task:
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
-        decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
+        own, task, lived_s = self._spec["own"], self._spec["id"], ended - began
+        decision = policy.after_exit(ending, verdict, entry, intent, lived_s, recovery, own, jitter, task=task)
         self._follow_decision(decision, intent, now, wall, past)
 
     def _follow_decision(

@@ -34,6 +34,9 @@ class Records(Protocol):
     def save(self, record: RunRecord) -> None: ...
     def take_back(self, record: RunRecord) -> None: ...
 
+    def note_failure(self, record: RunRecord, error: DtctlError) -> None:
+        """Keeps why nothing was started; raises nothing."""
+
 
 def up(
     launch: Start, transport: Transport, report: UpReport, memory: Records, *, previous: RunRecord | None = None
@@ -71,6 +74,8 @@ def _up(launch: Start, transport: Transport, report: UpReport, memory: Records, 
         left = starting.left(unbegun)
         if not (left.kept or left.unclear):
             _error_of(memory.take_back, launch.record)
+            if isinstance(error, DtctlError):
+                memory.note_failure(launch.record, error)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(left) from None
         if isinstance(error, DtctlError) and left.ended:

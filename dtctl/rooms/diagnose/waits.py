@@ -150,6 +150,16 @@ def never_ready(facts: Facts) -> Iterator[Match]:
             yield _seen(facts, task, ())
 
 
+def not_started(facts: Facts) -> Iterator[Match]:
+    """The start that failed before anything ran, with what `up` has shown."""
+    error = facts.status.not_started
+    if error is not None:
+        hints = [line.strip() for line in error.hint.splitlines() if line.strip()]
+        named = {f"hint_{number}" if number > 1 else "hint": line for number, line in enumerate(hints, 1)}
+        lines = tuple(line for line in error.detail.splitlines() if line.strip())
+        yield Match(fields={"summary": error.summary, "last_lines": lines, **named})
+
+
 def timed_out(facts: Facts) -> Iterator[Match]:
     """The host that was unreachable for so long that the run failed."""
     gone = facts.status.verdict.gone

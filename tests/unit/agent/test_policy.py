@@ -52,12 +52,15 @@ def decide(
     max_restarts: int = 3,
     repeat: int = 0,
     history: Sequence[Past] = (),
+    task: str = "",
 ) -> Decision:
     state = "running" if stalled is None else "stalled"
     entry = made(Entry, state=state, **because([stalled] if stalled else []), asked=asked, restarts=restarts)
     entry["history"] = list(history)
     policy = recovery(max_restarts=max_restarts, repeat=repeat)
-    return after_exit(ending, verdict(ending, cause(tail), policy), entry, wanted, lived_s, policy, own, jitter)
+    return after_exit(
+        ending, verdict(ending, cause(tail), policy), entry, wanted, lived_s, policy, own, jitter, task=task
+    )
 
 
 UNSTARTED = unknown_exit(None, "unknown", fact("never_started"))
@@ -391,3 +394,13 @@ def test_exit_record_says_whether_it_is_retried_and_has_the_end_of_the_log() -> 
     exit_ = exit_record(code(127, "cannot run it"), Verdict(retry=False), "last words")
     assert exit_ == made(Exit, **code(127, "cannot run it"), retry=False, tail="last words")
     assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9
+
+
+def test_the_task_because_of_which_a_start_is_ended_has_failed_also_in_its_next_attempt() -> None:
+    ended = made(Past, attempt=2, started=2.0, ended=3.0, asked=True, signal=15)
+    cause = decide(killed(15), GIVEN_UP, asked=True, history=[LOST, ended], task="ps:0")
+    assert (cause.state, sentence(cause.why)) == ("failed", "exit code 3 (no data)")
+    assert decide(killed(15), GIVEN_UP, asked=True, history=[LOST, ended], task="ps:1").state == "stopped"
+    assert decide(killed(15), GIVEN_UP, asked=True, history=[ended], task="ps:0").state == "stopped"
+    person = intent("stop", by="ada@laptop")
+    assert decide(killed(15), person, asked=True, history=[LOST, ended], task="ps:0").state == "stopped"
