@@ -105,7 +105,7 @@ def _all_run(verdict: Verdict) -> bool:
 
 def _age(status: RunStatus) -> str:
     """The time since the start; empty if unknown."""
-    return duration(status.time - status.record.created) if status.record.created and status.time else ""
+    return duration(max(0.0, status.time - status.began)) if status.began and status.time else ""
 
 
 def _pace(status: RunStatus) -> list[str]:

@@ -263,11 +263,7 @@ def coordinator_away(facts: Facts) -> Iterator[Match]:
 def silent(facts: Facts) -> Iterator[Match]:
     """Hosts whose agents have never connected to the coordinator."""
     coordination = facts.status.coordination
-    if (
-        coordination is None
-        or facts.status.verdict.outcome.decided
-        or facts.age(facts.status.record.created) < PATIENCE_S
-    ):
+    if coordination is None or facts.status.verdict.outcome.decided or facts.age(facts.status.began) < PATIENCE_S:
         return
     unheard = [
         host for host, contact in coordination.contacts.items() if not contact["connected"] and contact["heard"] is None
@@ -278,7 +274,7 @@ def silent(facts: Facts) -> Iterator[Match]:
         yield Match(
             tasks,
             hosts,
-            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.record.created)},
+            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.began)},
         )
 
 
