@@ -396,7 +396,7 @@ def test_exit_record_says_whether_it_is_retried_and_has_the_end_of_the_log() -> 
     assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9
 
 
-def test_the_task_because_of_which_a_start_is_ended_has_failed_also_in_its_next_attempt() -> None:
+def test_the_cause_of_a_failed_start_has_failed_also_in_its_next_attempt() -> None:
     ended = made(Past, attempt=2, started=2.0, ended=3.0, asked=True, signal=15)
     cause = decide(killed(15), GIVEN_UP, asked=True, history=[LOST, ended], task="ps:0")
     assert (cause.state, sentence(cause.why)) == ("failed", "exit code 3 (no data)")
