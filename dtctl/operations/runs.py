@@ -56,6 +56,8 @@ class KnownRuns:
     damaged: tuple[DamagedRun, ...]
     errors: Mapping[str, DtctlError]
     foreign: tuple[ForeignRun, ...] = ()
+    foreign_hidden: tuple[str, ...] = ()
+    """Hosts that hide the processes of other accounts, and so their runs."""
 
 
 def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool = False) -> KnownRuns:
@@ -100,6 +102,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
         tuple(one for host, answer in outcomes.results.items() for one in answer["damaged"] if one["host"] == host),
         {host: error for host, error in outcomes.errors.items() if host in record.hosts},
         _foreign({host: answer["foreign"] for host, answer in outcomes.results.items()}),
+        tuple(host for host, answer in outcomes.results.items() if answer["foreign_hidden"]),
     )
 
 

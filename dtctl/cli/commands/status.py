@@ -80,6 +80,9 @@ def runs(
         render.status.show_runs(known)
     elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
+    if known.foreign_hidden and output == "text":
+        hosts = render.format.summarize_hosts(known.foreign_hidden)
+        errors.note(f"{hosts}: runs of other accounts are unknown, as /proc hides their processes (hidepid)")
     for one in known.damaged:
         hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
         errors.show_warning(f"{one['run']} on {one['host']} is damaged: {one['problem']}", hint=hint)
