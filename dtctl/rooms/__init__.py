@@ -35,6 +35,8 @@ class Room(NamedTuple):
     """All that `explain` knows of such problems: render/manual.py."""
     inspection: str = ""
     """What hosts are asked while a run starts: operations/up/inspecting.py."""
+    privacy: str = ""
+    """Refuses a start whose ports others than the hosts reach: operations/up/inspecting.py."""
     checkpoints: str = ""
     """Checkpoints of a run that no host sees: operations/status.py."""
     brings: str = ""
@@ -53,6 +55,7 @@ ROOMS: Mapping[str, Room] = {
     "check": Room(
         {"check": Command("Start", "FILE", "Check every host: network, storage, programs, clocks", "up")},
         inspection="checking.inspection",
+        privacy="checking.refuse_exposed",
         needs=("diagnose",),
     ),
     "data": Room(

@@ -19,6 +19,7 @@ from dtctl.agent.rooms import ROOMS as AGENT_ROOMS
 from dtctl.cli.table import COMMANDS
 from dtctl.rooms import ROOMS, Room, each
 from tests import rooms
+from tests.unit.wrong_commands import WRONG_COMMANDS, WRONG_COMMANDS_OF_ROOMS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
@@ -261,6 +262,24 @@ def test_the_core_imports_no_room() -> None:
         if not rooms.room_of(name) and rooms.room_of(_module(used))
     }
     assert wrong == {"dtctl imports dtctl.api"}
+
+
+def test_the_core_names_no_room_behind_late_imports() -> None:
+    """`rooms.check.checking` of dtctl/cli/late.py imports the room without any import."""
+    wrong = [
+        f"{name} uses {ast.unparse(node)}"
+        for name in MODULES
+        if not rooms.room_of(name)
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Attribute) and re.search(r"(^|\.)rooms$", ast.unparse(node.value))
+        and node.attr in rooms.names()
+    ]  # fmt: skip
+    assert wrong == []
+
+
+def test_wrong_commands_of_rooms_are_of_commands_that_there_are() -> None:
+    assert {one.words.split()[0] for one in WRONG_COMMANDS_OF_ROOMS} <= COMMANDS.keys()
+    assert len(WRONG_COMMANDS) >= 270
 
 
 def test_a_room_imports_only_rooms_that_its_row_names() -> None:
