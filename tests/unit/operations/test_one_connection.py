@@ -396,6 +396,34 @@ def test_down_says_nothing_of_a_full_disk_from_which_it_has_removed_the_run(remo
     assert result.stop.unwritten == (() if removed else ("c",))
 
 
+class Returning(FakeTransport):
+    """A host that cannot be reached at first, and then can."""
+
+    def __init__(self, answer: Agents, host: str) -> None:
+        super().__init__(answer, {host: GONE})
+        self._returns = host
+
+    def open(self, host: Host) -> Session:
+        try:
+            return super().open(host)
+        finally:
+            if host.name == self._returns:
+                self._unreachable = {}
+
+
+@pytest.mark.parametrize("over", [["digits-1"], []], ids=["heard", "unheard"])
+def test_down_removes_a_run_from_a_host_whose_end_was_heard_after_stop_had_given_it_up(over: list[str]) -> None:
+    """Nobody waits for it any more; a host whose end was not heard is waited for, and is not asked again."""
+    ended = {"type": "result", "stopped": [], "already": [], "survivors": [], "kept": [], "removed": ["digits-1"]}
+    agents = Agents(
+        viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])], down=[{**ended, "over": over}]
+    )
+    result = down(record(), Returning(agents, "d"), ORDER)
+    assert ("d" in agents.asked_of("down")) == bool(over)
+    assert list(result.stop.errors) == ([] if over else ["d"])
+    assert ("d" in result.removed) == bool(over)
+
+
 def test_down_reports_a_host_once_that_was_replaced_and_is_waited_for() -> None:
     """It has no task of this run any more, and tasks of an earlier one."""
     ended = {"type": "result", "stopped": [], "already": [], "survivors": [], "kept": [], "removed": ["digits-1"]}
