@@ -50,7 +50,7 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
 
 
 def _state(run: runs.Run) -> State:
-    """The state of this host's tasks. What has ended since the disk became full is in no file, and is marked as such."""
+    """The state of this host's tasks; what has ended since the disk became full is in no file, and is marked so."""
     state = run.state()
     running = [task for task, entry in state["tasks"].items() if entry["state"] == "running" and entry["pid"]]
     if not running or not is_kept_from_writing(run.files.state_path):

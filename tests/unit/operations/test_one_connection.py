@@ -412,7 +412,7 @@ class Returning(FakeTransport):
 
 
 @pytest.mark.parametrize("over", [["digits-1"], []], ids=["heard", "unheard"])
-def test_down_removes_a_run_from_a_host_whose_end_was_heard_after_stop_had_given_it_up(over: list[str]) -> None:
+def test_down_clears_a_host_whose_end_was_heard_after_stop_had_given_it_up(over: list[str]) -> None:
     """Nobody waits for it any more; a host whose end was not heard is waited for, and is not asked again."""
     ended = {"type": "result", "stopped": [], "already": [], "survivors": [], "kept": [], "removed": ["digits-1"]}
     agents = Agents(
