@@ -171,6 +171,13 @@ def test_the_head_of_status_counts_the_tasks_that_are_seen_to_run() -> None:
     assert "3 of 4 tasks run" in head(found), "it has lost only its link to the coordinator"
 
 
+def test_the_head_of_status_counts_no_task_whose_end_cannot_be_written() -> None:
+    view = viewed(tasks={"worker:0": entry(unwritten=True, pid=None)})
+    view["condition"] = ran(4)
+    found = status(record(), FakeTransport(Agents(view)))
+    assert "3 of 4 tasks run" in head(found)
+
+
 def test_a_run_that_was_stopped_may_still_run_on_a_host_that_nobody_reaches() -> None:
     others = {task: entry("stopped") for task in HOSTS.values() if task != "worker:1"}
     view = viewed("Stopped", "stopped by me@here", hosts=AWAY, tasks=others)
