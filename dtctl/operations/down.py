@@ -11,7 +11,7 @@ from dtctl.config.ranges import fold
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host
-from dtctl.operations.client import Conversations, Request, ask_hosts, is_damaged
+from dtctl.operations.client import Conversations, Request, is_damaged
 from dtctl.operations.client.persistent import PersistentTransport
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.gc import GcResult, Written, collect, without_duplicates
@@ -24,7 +24,6 @@ from dtctl.operations.stop import (
     StopResult,
     check_ended,
     listener,
-    result_by_hosts,
     result_of,
     stop,
     unseen,
@@ -100,10 +99,10 @@ def _down(
         rest = result_of(record, conversations, answers.items())
     awaited = _awaited(answers)
     if returned := _returned(record, stopped, awaited, answers):
-        hasty = record.with_short_timeouts(returned)
-        late = ask_hosts(hasty, anew, _removal(record, order, report, [*reached, *returned]), returned).results
+        with Conversations(record.with_short_timeouts(returned), anew, returned) as conversations:
+            late = conversations.ask_hosts(_removal(record, order, report, [*reached, *returned]))
+            rest = rest.and_then(result_of(record, conversations, late.items()))
         answers = {**answers, **late}
-        rest = rest.and_then(result_by_hosts(record, late, {}))
     without_answer = {
         host: TransportError(
             f"{host} gave no answer when its run ended: tasks may still run there",
