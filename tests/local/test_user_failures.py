@@ -1,4 +1,4 @@
-"""What users cause, met by real programs: `status` and `diagnose` recognise it, and their first remedy fits.
+"""What users cause, met by real programs: all commands recognise it, agree on it, and their first remedy fits.
 
 Words of frameworks, which take long to install or need a GPU, are in tests/unit/ended_logs.txt.
 """
@@ -45,11 +45,11 @@ CAUSED: dict[str, tuple[str, str]] = {
     "pip_without_index": ("no_index", "pip download"),
     "torch_without_cudnn": ("cuda_library_missing", "dtctl exec @node-1 -- "),
     "cuda_out_of_memory": ("gpu_memory", "dtctl exec @node-1 -- nvidia-smi"),
-    "tf_contrib": ("tensorflow_1", ""),
-    "tf_app": ("tensorflow_1", ""),
+    "tf_contrib": ("tensorflow_1_program", ""),
+    "tf_app": ("tensorflow_1_program", ""),
     "keras_3": ("keras_3", ""),
     "missing_argument": ("flag_wrong", "dtctl plan worker:"),
-    "other_model": ("checkpoint_mismatch", ""),
+    "other_model": ("checkpoint_of_another_model", ""),
     "exit_code_3": ("ended", "dtctl logs worker:"),
 }
 """Program -> the problem that it meets, and with what the first remedy begins."""
@@ -141,7 +141,8 @@ def test_every_command_agrees_on_a_failure_that_users_cause(home: Desk, name: st
     assert first["tasks"] == same["tasks"] == ["worker:0"]
     if signature == "ended":
         return  # nothing is known but the end of its log, which is shown
-    assert first["remedies"][0] == same["remedies"][0]
+    asks_more = first["remedies"][0].startswith("dtctl diagnose")
+    assert first["remedies"][0] in same["remedies"] or asks_more, "hosts that are asked may know of a better one"
     for shown in shows:
         assert joined(first["remedies"][0]) in joined(shown)
 
