@@ -114,11 +114,16 @@ def not_listening(facts: Facts) -> Iterator[Match]:
 
 
 def unreachable(*problems: str) -> Find:
-    """Tasks that listen, and to which other hosts cannot connect for such a reason."""
+    """Tasks that listen, and to which other hosts cannot connect for such a reason.
+
+    Where packets get lost, only of hosts that answer the controller: to others nobody may be able to connect at all.
+    """
 
     def find(facts: Facts) -> Iterator[Match]:
         waiting = waits(facts)
         for task in facts.tasks:
+            if "timeout" in problems and task.host not in facts.hosts:
+                continue
             from_hosts = _without_way(facts, task, lambda one: one["problem"] in problems)
             if from_hosts and (_standing(facts, task) == "listens" or problems == ("unresolved",)):
                 text = next(iter(from_hosts.values()))["text"]

@@ -52,15 +52,12 @@ def decide(
     max_restarts: int = 3,
     repeat: int = 0,
     history: Sequence[Past] = (),
-    task: str = "",
 ) -> Decision:
     state = "running" if stalled is None else "stalled"
     entry = made(Entry, state=state, **because([stalled] if stalled else []), asked=asked, restarts=restarts)
     entry["history"] = list(history)
     policy = recovery(max_restarts=max_restarts, repeat=repeat)
-    return after_exit(
-        ending, verdict(ending, cause(tail), policy), entry, wanted, lived_s, policy, own, jitter, task=task
-    )
+    return after_exit(ending, verdict(ending, cause(tail), policy), entry, wanted, lived_s, policy, own, jitter)
 
 
 UNSTARTED = unknown_exit(None, "unknown", fact("never_started"))
@@ -251,6 +248,27 @@ def test_repeated_failure_is_not_restarted() -> None:
         assert failed.why == [fact("exited", code=1), fact("cause", text=BAD), fact("same_way", count=3)]
 
 
+STOPPED_EARLY = past("", number=143, asked=True)
+
+
+@pytest.mark.parametrize(
+    ("history", "asked", "state"),
+    [
+        ([past(BAD), past(BAD)], False, "failed"),
+        ([past(BAD), STOPPED_EARLY], True, "failed"),
+        ([past(BAD), past("", 7, asked=True)], True, "stopped"),
+        ([past("", 7, asked=True), STOPPED_EARLY], True, "stopped"),
+        ([STOPPED_EARLY], True, "stopped"),
+    ],
+)
+def test_a_task_of_a_failed_start_has_failed_while_it_was_tried_again(
+    history: list[Past], asked: bool, state: str
+) -> None:
+    ended = decide(code(143), GIVEN_UP, asked=asked, history=history)
+    assert ended.state == state
+    assert state == "stopped" or ended.why == [fact("exited", code=1), fact("cause", text=BAD)]
+
+
 FULL = "OSError: [Errno 28] No space left on device"
 
 
@@ -394,13 +412,3 @@ def test_exit_record_says_whether_it_is_retried_and_has_the_end_of_the_log() -> 
     exit_ = exit_record(code(127, "cannot run it"), Verdict(retry=False), "last words")
     assert exit_ == made(Exit, **code(127, "cannot run it"), retry=False, tail="last words")
     assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9
-
-
-def test_the_cause_of_a_failed_start_has_failed_also_in_its_next_attempt() -> None:
-    ended = made(Past, attempt=2, started=2.0, ended=3.0, asked=True, signal=15)
-    cause = decide(killed(15), GIVEN_UP, asked=True, history=[LOST, ended], task="ps:0")
-    assert (cause.state, sentence(cause.why)) == ("failed", "exit code 3 (no data)")
-    assert decide(killed(15), GIVEN_UP, asked=True, history=[LOST, ended], task="ps:1").state == "stopped"
-    assert decide(killed(15), GIVEN_UP, asked=True, history=[ended], task="ps:0").state == "stopped"
-    person = intent("stop", by="ada@laptop")
-    assert decide(killed(15), person, asked=True, history=[LOST, ended], task="ps:0").state == "stopped"

@@ -706,6 +706,10 @@ UNINITIALIZED = "Waiting for model to be ready.  Ready_for_local_init_op:  Varia
 REFUSING = unreached("refused", "Connection refused")
 YOUNG = says(running("worker:0"), STILL, for_s=10.0)
 NAMED: dict[str, tuple[Facts, list[str]]] = {
+    "a port that nobody reaches on a host that does not answer": (
+        facts(running("worker:0"), PS, hosts={"gpu-a": unreached("timeout", "Connection timed out")["gpu-a"]}),
+        [],
+    ),
     "a lost connection beside its cause": (
         facts(ended("worker:0", CONNECTION), ended("ps:0", FRAMES + "MemoryError\n", "gpu-b")),
         ["host_memory"],
