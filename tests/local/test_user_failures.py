@@ -59,7 +59,7 @@ NAMES = ["trains_on", *CAUSED, "no_peer"]
 CLUSTER = cluster_text(
     jobs=f"{{worker: {{hosts: [node-1], tasks_per_host: {len(NAMES)}}}}}",
     trainer="command: [python, user_failures.py], dialect: none",
-    recovery="{max_restarts: 0, permanent: [1, 135, 137, 139, 152, 153]}",
+    recovery="{max_restarts: 0, permanent: [1, 3, 135, 137, 139, 152, 153]}",
     fail_fast="false",
     success="lead",
     grace="100ms",
@@ -99,7 +99,7 @@ def test_failures_that_users_cause_are_recognised_and_their_first_remedy_fits(ho
 ALONE = cluster_text(
     jobs="{worker: {hosts: [node-1]}}",
     trainer="command: COMMAND, dialect: none",
-    recovery="{max_restarts: 0, permanent: [1, 135, 137, 139, 152, 153]}",
+    recovery="{max_restarts: 0, permanent: [1, 3, 135, 137, 139, 152, 153]}",
     grace="100ms",
 )
 COMMANDS = {
