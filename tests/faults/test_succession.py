@@ -9,6 +9,7 @@ import pytest
 from tests.desk import Desk
 from tests.faults.scene import ASYNC, Way, stand_in
 from tests.hosts.fleet import Fleet
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 TAKES_OVER_S = 30.0
@@ -31,7 +32,7 @@ def test_run_without_its_coordinators_host_recovers_and_can_be_shown_and_stopped
     eventually(lambda: (scene.task("ps:1")["attempt"], scene.task("ps:1")["state"]) == (2, "running"), 60, "the ps")
     eventually(lambda: lost_tasks(user) == ["worker:0"], 60, "the others to report to it")
     events = json.loads(user.dtctl("events", "-o", "json"))["events"]
-    reported = [line["reason"] for line in events]
+    reported = [reason_of(line) for line in events]
     assert any("in place of gpu-3" in reason for reason in reported), reported
     assert any(line["task"] == "ps:1" and line["kind"] == "decision" for line in events)
 

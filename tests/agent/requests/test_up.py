@@ -19,6 +19,7 @@ from tests import impostors
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, AgentRefused, alive, command, environment, kill, python_task, shell, task
 from tests.hosts.ports import free_port
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 SLEEP = ("sleep", "1000")
@@ -468,5 +469,5 @@ def test_a_hangup_does_not_harm_what_stays(host: AgentHost) -> None:
     kill(record["keeper"]["pid"], signal.SIGTERM)
     kill(pid, signal.SIGUSR1)
     entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["reason"] == "killed by SIGUSR1"
+    assert reason_of(entry) == "killed by SIGUSR1"
     assert host.supervisor(spec) == supervisor

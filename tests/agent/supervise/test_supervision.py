@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.host import AgentHost, alive, budget, kill, python_task, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 WAITS_FOR_A_FILE = "until [ -e $HOME/go ]; do sleep 0.05; done; exit 7"
@@ -23,7 +24,7 @@ def test_a_failed_task_is_started_again_until_its_budget_is_used_up(host: AgentH
     spec = host.started(shell("worker:0", "echo attempt $DTCTL_ATTEMPT; exit 3"), recovery=budget(2))
     entry = host.wait_state(spec, "worker:0", "failed")
     assert (entry["attempt"], entry["restarts"]) == (3, 2)
-    assert entry["reason"] == "exit code 3, after 2 restarts"
+    assert reason_of(entry) == "exit code 3, after 2 restarts"
     assert [past["code"] for past in entry["history"]] == [3, 3, 3]
     assert [past["attempt"] for past in entry["history"]] == [1, 2, 3]
     logs = [host.log(spec, "worker:0", number) for number in (1, 2, 3)]
@@ -62,7 +63,7 @@ def test_a_command_that_cannot_be_run_fails_at_once(host: AgentHost, argv: list[
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "failed"
     entry = host.state(spec)["tasks"]["worker:0"]
     assert entry["attempt"] == 1
-    assert entry["reason"].endswith(reason)
+    assert reason_of(entry).endswith(reason)
     assert entry["exit"]["code"] == 127
     assert entry["exit"]["fault"] == "not_run"
 
@@ -116,7 +117,7 @@ def test_a_trainer_outlives_its_keeper_and_its_end_is_noticed(host: AgentHost) -
     assert host.ask("status")["state"]["tasks"]["worker:0"]["state"] == "running"
     (host.home / "go").touch()
     entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["reason"] == "exit status unknown (its keeper was killed)"
+    assert reason_of(entry) == "exit status unknown (its keeper was killed)"
     assert (entry["exit"]["code"], entry["exit"]["signal"]) == (None, None)
 
 
