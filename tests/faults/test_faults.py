@@ -18,7 +18,6 @@ from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.faults.scene import ASYNC, RECOVERY_S, TARGET, Scene, stand_in
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
-from tests.reasons import reason_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
@@ -95,7 +94,7 @@ def test_a_full_disk_under_the_run_directory(fleet: Fleet, user: Desk, rows: lis
         with faults.full_disk(host, ".dtctl"):
             faults.send(host, on_full_host(host, "worker:2")["pid"])
             scene.goes_on()
-            eventually(lambda: "cannot be written" in reason_of(user.task("worker:2")), what="status to say so")
+            eventually(lambda: "cannot be written" in user.task("worker:2")["reason"], what="status to say so")
             assert "it starts again as soon as there is room" in user.run("restart", "worker:2").stderr
         eventually(lambda: on_full_host(host, "worker:2")["state"] == "running", RECOVERY_S, "worker:2 to be back")
         scene.enough()

@@ -163,7 +163,7 @@ LIES: dict[str, Lie] = {
     "an event of a foreign task": raw(events(0, event(task=FOREIGN))),
     "an event of text": raw(events(0, "lie")),
     "an event of a kind of its own": raw(events(0, event(to="exploded"))),
-    "an event of megabytes": raw(events(0, event(why=said("x" * 500_000)))),
+    "an event of megabytes": raw(events(0, event(why=[{"kind": "said", "text": "x" * 500_000}]))),
     "a thousand events at once": raw(events(0, *[event() for _ in range(1000)])),
     "a type that does not exist": raw(line({"type": "shutdown"})),
     "a type that is a list": raw(line({"type": ["state"]})),

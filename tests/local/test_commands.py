@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.desk import CLUSTER, TREE, Desk, cluster_text
-from tests.reasons import reason_of
 from tests.waiting import PATIENCE_S, eventually, read_until
 
 
@@ -54,7 +53,7 @@ def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
     refused = home.run("restart", "worker:1")
     assert (refused.returncode, "has ended: Stopped" in refused.stderr, "dtctl up" in refused.stderr) == (1, True, True)
     events = json.loads(home.dtctl("events", "-o", "json"))["events"]
-    requests = [(reason_of(event), "@" in event["by"]) for event in events if event["kind"] == "request"]
+    requests = [(event["reason"], "@" in event["by"]) for event in events if event["kind"] == "request"]
     assert requests == [(request, True) for request in ("up", "stop worker:1", "restart worker:1", "stop")]
 
 

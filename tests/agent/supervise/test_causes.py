@@ -199,7 +199,7 @@ def test_a_run_ends_as_it_should_whatever_its_trainer_makes_of_its_files(make_ho
     (host.home / "go").touch()
     host.wait_state(spec, "worker:0", "succeeded")
     assert host.ask("status")["state"]["tasks"]["worker:1"]["state"] == "running"
-    host.ask("stop", tasks=None, grace_s=1, reason="", by="")
+    host.ask("stop", tasks=None, grace_s=1, by="")
     eventually(lambda: host.state(spec)["finished"])
     assert (host.home / "victim").read_text() == "mine\n"
 

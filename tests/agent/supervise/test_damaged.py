@@ -78,7 +78,7 @@ def test_a_living_agent_writes_each_of_its_files_again(host: AgentHost, name: st
     old = host.supervisor(spec)
     kill(old)
     successor(host, spec, old)
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert host.ask("stop", tasks=None, grace_s=None, by="")["stopped"] == ["worker:0"]
     assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()
 
 

@@ -76,7 +76,7 @@ def test_a_py_spy_that_hangs_is_waited_for_a_while_only(host: AgentHost) -> None
     spy.chmod(0o755)
     spec = host.started(shell("worker:0", HANGS), task("ps:0", "sleep", "1000"), recovery=watched(3, max_restarts=0))
     host.wait_state(spec, "worker:0", "stalled")
-    assert host.ask("stop", tasks=["ps:0"], grace_s=None, reason="", by="")["stopped"] == ["ps:0"]
+    assert host.ask("stop", tasks=["ps:0"], grace_s=None, by="")["stopped"] == ["ps:0"]
     host.wait_state(spec, "worker:0", "failed")
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 

@@ -124,7 +124,7 @@ def test_a_trainer_outlives_its_keeper_and_its_end_is_noticed(host: AgentHost) -
 def test_a_trainer_without_a_keeper_can_be_stopped(host: AgentHost) -> None:
     spec = host.started(task("worker:0", "sleep", "1000"))
     kill(host.start_record(spec, "worker:0")["keeper"]["pid"])
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert host.ask("stop", tasks=None, grace_s=None, by="")["stopped"] == ["worker:0"]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -248,7 +248,7 @@ def test_no_session_waits_for_a_state_that_a_full_disk_keeps_from_being_written(
         assert answer["agent_alive"]
         assert answer["state"]["agent"]["pid"] == first, "the disk was full: the new agent could not write its state"
         assert alive(pid)
-        host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+        host.ask("stop", tasks=None, grace_s=None, by="")
         assert time.monotonic() - begun < 2 * ANSWER_LIMIT_S
         assert not alive(pid)
 
@@ -273,7 +273,7 @@ def test_a_stop_that_no_file_can_hold_is_obeyed_in_memory_and_written_later(host
         fill_wholly(host, filler)
         named = ["worker:1"] if ended == "one of two" else None
         begun = time.monotonic()
-        answer = host.ask("stop", tasks=named, grace_s=None, reason="", by="ada@laptop")
+        answer = host.ask("stop", tasks=named, grace_s=None, by="ada@laptop")
         assert time.monotonic() - begun < ANSWER_LIMIT_S
         assert answer["stopped"] == (named or ["worker:0", "worker:1"])
         assert answer["unwritten"]
@@ -281,7 +281,7 @@ def test_a_stop_that_no_file_can_hold_is_obeyed_in_memory_and_written_later(host
         assert alive(pids["worker:0"]) is (named is not None)
         assert not alive(pids["worker:1"])
         assert host.state(spec)["tasks"]["worker:1"]["state"] == "running", "nothing could be written"
-        again = host.ask("stop", tasks=named, grace_s=None, reason="", by="ada@laptop")
+        again = host.ask("stop", tasks=named, grace_s=None, by="ada@laptop")
         assert again["survivors"] == []
         filler.unlink()
         assert host.wait_state(spec, "worker:1", "stopped")["exit"]["signal"] == signal.SIGTERM
@@ -309,7 +309,7 @@ def test_no_session_waits_for_a_coordinator_whose_disk_is_full(host: AgentHost) 
             return not left
 
         eventually(alone, what="the trainer to be alone")
-        answer = host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+        answer = host.ask("stop", tasks=None, grace_s=None, by="")
         assert answer["coordination"] is None
         assert answer["away"]["summary"] == "the coordinator cannot write its view of the run: its disk is full"
         assert not alive(pid)
