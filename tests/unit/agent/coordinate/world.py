@@ -112,6 +112,7 @@ class World:
         self.tasks = {place["task"]: SimTask(place, self.spec, self.now, self.wall) for place in self.spec["roster"]}
         self._repair_on_order()
         self.places = dict(places)
+        self._by_host: dict[str, list[str]] = {}
         self.cut: set[str] = set()
         self.crashed: set[str] = set()
         self.kept = True
@@ -219,6 +220,28 @@ class World:
             assert self.now < end, (self.data["phase"], self.data["condition"], self.states, self.events[-5:])
             self.tick()
 
+    @property
+    def workers(self) -> list[str]:
+        return [name for name in self.tasks if name.startswith("worker:")]
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those of the workers."""
+        return list(dict.fromkeys(self.places[name] for name in self.workers))
+
+    def train(self) -> None:
+        """Every running task of the training makes a step."""
+        for name, task in self.tasks.items():
+            if task.entry["state"] == "running" and not name.startswith("ps:"):
+                task.entry["step"] = (task.entry["step"] or 0) + 1
+
+    def train_for(self, seconds: float) -> None:
+        """`run_for`, with a step every three seconds, the interval in which agents report steps."""
+        end = self.now + seconds
+        while self.now < end:
+            self.train()
+            self.run_for(min(3.0, end - self.now))
+
     def tick(self) -> None:
         self.now += STEP_S
         self.wall += STEP_S
@@ -317,7 +340,15 @@ class World:
             )
 
     def _on(self, host: str) -> list[str]:
-        return [name for name, place in self.places.items() if place == host]
+        if not self._by_host:
+            for name, place in self.places.items():
+                self._by_host.setdefault(place, []).append(name)
+        return self._by_host.get(host, [])
+
+    def place(self, task: str, host: str) -> None:
+        """From now on the task is on this host."""
+        self.places[task] = host
+        self._by_host.clear()
 
 
 def async_ps(**fields: Any) -> World:
@@ -333,5 +364,17 @@ def collective(**fields: Any) -> World:
 
 def running(world: World) -> World:
     world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
+    world.run_for(1.0)
+    return world
+
+
+def fleet(strategy: str, hosts: int, **fields: Any) -> World:
+    """A training that has begun: a chief, four ps but for collective training, and a worker on each of `hosts`."""
+    ps = {} if strategy == "collective" else {f"ps:{number}": f"p{number}" for number in range(4)}
+    places = {"chief:0": "c", **ps, **{f"worker:{number}": f"h{number}" for number in range(hosts)}}
+    budget = {"max_restarts": 1000, "max_run_restarts": 100_000, **fields.pop("recovery", {})}
+    fields = {"min_workers": 1, "resizes": strategy == "collective", **fields}
+    world = running(World(strategy, places, recovery=budget, **fields))
+    world.train()
     world.run_for(1.0)
     return world
