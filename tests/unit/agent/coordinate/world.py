@@ -15,7 +15,7 @@ from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders
 from dtctl.agent.records.reasons import because, fact
-from dtctl.agent.records.run_state import Ending, How, LostCheckpoint, Repaired
+from dtctl.agent.records.run_state import Ending, How, Intents, LostCheckpoint, Repaired
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.records.values import Repair
 from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
@@ -102,8 +102,9 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
 class World:
     """`run_for` turns the clock; what the coordinator decides is done by the hosts that it reaches."""
 
-    def __init__(self, strategy: str, places: Mapping[str, str], **fields: Any) -> None:
-        self.spec = spec_of(strategy, places, **fields)
+    def __init__(self, strategy: str, places: Mapping[str, str], spec: Spec | None = None, **fields: Any) -> None:
+        """`spec`: that of the coordinator's host, in place of one by the other arguments."""
+        self.spec = spec if spec is not None else spec_of(strategy, places, **fields)
         self.now, self.wall = 100.0, 1_700_000_000.0
         self.checkpoint: int | None = 100
         self.mended: list[str] = []
@@ -255,9 +256,7 @@ class World:
         orders = self.coordinator.orders()
         for host, message in orders:
             assert host in self._greeted
-            taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
-            for name, intent in taken.items():
-                self.tasks[name].intent = intent.copy()
+            self._obey(host, message["intents"])
             self.sent.append(host)
             self.recovering[host] = message["mending"]
             if message["kept"] and host not in self.spec["absent"]:
@@ -267,6 +266,11 @@ class World:
         self.events += self.coordinator.history
         self.coordinator.history.clear()
         return orders
+
+    def _obey(self, host: str, ordered: Intents) -> None:
+        taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, ordered)
+        for name, intent in taken.items():
+            self.tasks[name].intent = intent.copy()
 
     def _exchange(self, host: str) -> None:
         if host in self.crashed or host in self._over:
@@ -280,7 +284,11 @@ class World:
         message = self._news(host) if host in self._greeted else self._hello(host)
         if message is not None:
             reported: Any = json.loads(json.dumps(message))
-            self.coordinator.receive(host, checked(FROM_AGENT[reported["type"]], reported), self.now, self.wall)
+            self._report(host, checked(FROM_AGENT[reported["type"]], reported))
+
+    def _report(self, host: str, message: Any) -> None:
+        """It reaches the coordinator."""
+        self.coordinator.receive(host, message, self.now, self.wall)
 
     def _hello(self, host: str) -> Any:
         self._greeted.add(host)
@@ -335,9 +343,7 @@ class World:
     def _hang_up(self, host: str) -> None:
         if host in self._greeted:
             self._greeted.discard(host)
-            self.coordinator.receive(
-                host, {"type": "gone", "reason": "no word for 10 s", "last_received": self.now}, self.now, self.wall
-            )
+            self._report(host, {"type": "gone", "reason": "no word for 10 s", "last_received": self.now})
 
     def _on(self, host: str) -> list[str]:
         if not self._by_host:
