@@ -104,8 +104,8 @@ _REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}
 def show_started(result: UpResult, plan: RunPlan) -> None:
     if not result.started:
         note(f"run {result.run} is already running and has not changed")
-        for host, seats in by_value(result.moved).items():
-            note(f"{host} has taken the place of {fold(seats)}, which is not needed")
+        for host, slots in by_value(result.moved).items():
+            note(f"{host} has taken the place of {fold(slots)}, which is not needed")
         _show_joined(result)
         _show_missing(result, plan)
         if result.ended:

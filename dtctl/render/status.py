@@ -174,7 +174,7 @@ def idle_lines(status: RunStatus) -> list[str]:
     """Hosts that have taken tasks of others, and the states of hosts without a task."""
     record = status.record
     idle = status.coordination.idle if status.coordination is not None else {}
-    lines = [f"{host} has taken the place of {fold(seats)}" for host, seats in by_value(record.moved).items()]
+    lines = [f"{host} has taken the place of {fold(slots)}" for host, slots in by_value(record.moved).items()]
     # a replaced host is shown again when it is back
     spares = [
         host for host in idle if host not in record.arbiters and (host not in record.moved or idle[host]["connected"])

@@ -149,14 +149,14 @@ class View:
     def tasks_on(self, host: str) -> List[str]:
         return self._on[host]
 
-    def seat(self, task: str) -> str:
+    def slot(self, task: str) -> str:
         """The host that `up` has put it on."""
-        return self.roster[task]["seat"] or self.roster[task]["host"]
+        return self.roster[task]["slot"] or self.roster[task]["host"]
 
     def _once_on(self, host: str) -> Set[str]:
         """The tasks that run on the host, or may have run there."""
         spare = self.spec["spares"].get(host)
-        own = (task for task, member in self.roster.items() if member["seat"] == host)
+        own = (task for task, member in self.roster.items() if member["slot"] == host)
         return {*own, *(spare["addresses"] if spare is not None else ())}
 
     def role(self, task: str) -> Role:
@@ -336,7 +336,7 @@ class View:
             "own": self.own(task) and tasks == [task],
             "collateral": [],
             "step": self.step() if step is None else step,
-            "told": {},
+            "steps_at_restart": {},
             "advances": 0,
             "back_to": None,
             "begun": None,
@@ -370,7 +370,7 @@ class View:
     def begin_incident(self, incident: Incident, wall: float) -> None:
         """Lets the incident's tasks start. Steps reported before now do not count as recovery."""
         incident["begun"] = wall
-        incident["told"] = {} if self._newest is None else {self._newest: self._steps[self._newest]}
+        incident["steps_at_restart"] = {} if self._newest is None else {self._newest: self._steps[self._newest]}
         incident["advances"] = self.data["advances"]
 
     def is_back(self, incident: Incident) -> bool:
@@ -400,7 +400,7 @@ def _without_oldest(every: List[T], may_go: Callable[[T], bool], most: int) -> L
 
 def awaited_hosts(spec: Spec, data: RunView) -> List[str]:
     """Other hosts of which it is not known, after the end of the run, that their tasks have ended."""
-    with_tasks = {member["host"] for member in spec["roster"]} | {member["seat"] for member in spec["roster"]}
+    with_tasks = {member["host"] for member in spec["roster"]} | {member["slot"] for member in spec["roster"]}
     return [
         host
         for host, known in data["hosts"].items()

@@ -353,7 +353,7 @@ class StopResult(Changed, Ended):
     """
 
 
-class Leaving(Record):
+class Departing(Record):
     """One task that is being stopped."""
 
     way: StopPhase
@@ -367,7 +367,7 @@ class Stopping(Record):
     """Changes of tasks that are being stopped since the last such frame; at most one frame a second."""
 
     grace_s: Seconds
-    tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
+    tasks: AtMost[Dict[TaskName, Departing], MOST_TASKS]
 
 
 class RestartResult(Changed):

@@ -1,6 +1,6 @@
 """The coordinator's records: cluster.json, requests.json, and the lines of the event history."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within, formerly
 from .reasons import Because, Why
 from .run_state import Intents, Past, RunEnd, State, ahead_s
 from .spec import Moved
@@ -168,7 +168,7 @@ class Incident(Because):
     collateral: AtMost[List[Collateral], 10_000]
     step: Optional[Count]
     """The last step before it."""
-    told: Dict[TaskName, Optional[Count]]
+    steps_at_restart: Dict[TaskName, Optional[Count]]
     """The task with the newest step when its tasks were allowed to start again, and that step; empty without one."""
     advances: Default[Count, 0]
     """How often steps had been reported by then, as `advances` of the run counts."""
@@ -180,6 +180,9 @@ class Incident(Because):
     """The time since when it trains again."""
     closed: Optional[Reason]
     """Why its recovery is no longer awaited."""
+
+
+formerly(Incident, steps_at_restart="told")
 
 
 def is_open(incident: Incident) -> bool:
@@ -194,7 +197,7 @@ def is_waiting(incident: Incident) -> bool:
 
 def has_steps(incident: Incident) -> bool:
     """Whether its run had reported steps. If not, dtctl cannot observe that it trains."""
-    return any(step is not None for step in (incident["step"], *incident["told"].values()))
+    return any(step is not None for step in (incident["step"], *incident["steps_at_restart"].values()))
 
 
 class RunView(Record):

@@ -120,7 +120,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         starting.refuse_taken_ports(spec)
         aside = _lay_out(talk, spec)
         owners.write(talk.root, outputs, spec["cluster"], spec["run"], spec["controller"], request["file"], time.time())
-        staged.keep_for_latecomers(begin["latecomers"])
+        staged.keep_for_pending_hosts(begin["pending_hosts"])
         files.begin(staged, spec)
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
         run = runs.Run(talk, directory)
@@ -188,7 +188,7 @@ def _until_start(talk: Conversation) -> StartMessage:
 
 def _joining(run: runs.Run) -> Optional[Joining]:
     """The data with which hosts join that the run was started without."""
-    kept = run.files.latecomers()
+    kept = run.files.pending_hosts()
     return {"inventory": inventory_of(run.files.original()), "credentials": kept} if kept else None
 
 

@@ -150,7 +150,7 @@ def tasks_of(inventory: Inventory) -> Mapping[str, Collection[str]]:
     """Host -> the tasks that it may speak of: its own, and those that it had before another took its place."""
     found: dict[str, list[str]] = {host: [] for host in hosts_of(inventory)}
     for member in inventory["roster"]:
-        for host in {member["host"], member["seat"] or member["host"]}:
+        for host in {member["host"], member["slot"] or member["host"]}:
             found[host].append(member["task"])
     return found
 

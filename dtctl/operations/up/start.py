@@ -377,8 +377,8 @@ class Starting:
         authority, absent = self.launch.authority, list(self.absent)
         keeps = authority is not None and host.name == self.launch.record.coordinator
         issued = {name: authority.issue(name, coordinates=False) for name in absent} if authority and keeps else {}
-        latecomers = {name: dataclasses.asdict(one) for name, one in issued.items()}
-        return {"type": "start", "absent": absent, "latecomers": latecomers}
+        pending_hosts = {name: dataclasses.asdict(one) for name, one in issued.items()}
+        return {"type": "start", "absent": absent, "pending_hosts": pending_hosts}
 
     def _hear_of_the_start(self, host: Host) -> answers.Started:
         try:

@@ -131,7 +131,7 @@ def plan(
     return {
         **picked(value, "cluster.name=cluster lead success strategy coordinator(host address)"),
         "voters": [voter["host"] for voter in value.voters],
-        "spares": {spare: list(seats) for spare, seats in value.seats.items()},
+        "spares": {spare: list(slots) for spare, slots in value.slots.items()},
         **picked(value, "cluster.recovery.replace_s"),
         "stages": [
             {

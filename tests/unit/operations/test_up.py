@@ -358,12 +358,12 @@ def test_every_host_gets_its_own_credentials_without_the_authority_key(launch: S
     given: dict[str, Any] = {}
     started(launch, agents(up=lambda session, fields: given.update({session.host.name: fields["credentials"]})))
     assert sorted(given) == list("abcd")
-    assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "knock")}
-    for field, different in {"key": 4, "certificate": 4, "authority": 1, "knock": 1}.items():
+    assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "port_token")}
+    for field, different in {"key": 4, "certificate": 4, "authority": 1, "port_token": 1}.items():
         assert len({each[field] for each in given.values()}) == different
     signer = x509.load_pem_x509_certificate(given["a"]["authority"].encode()).public_key()
     for each in given.values():
-        assert "PRIVATE KEY" not in each["authority"] + each["certificate"] + each["knock"]
+        assert "PRIVATE KEY" not in each["authority"] + each["certificate"] + each["port_token"]
         assert load_pem_private_key(each["key"].encode(), None).public_key() != signer
 
 

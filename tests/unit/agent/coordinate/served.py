@@ -1,4 +1,4 @@
-"""A World that commands can be typed at: its coordinator is an agent's, with its files, and requests are answered there.
+"""A World for which commands can be typed: its coordinator is an agent's, with its files, and answers requests.
 
 What answers them is the code of the agents' sessions; while it waits, the clock of the World turns.
 """
@@ -41,6 +41,7 @@ jobs:
   ps: {{hosts: "host-[1-4]"}}
   worker: {{hosts: "host-[1-{last}]"}}
 trainer: {{command: [python, train.py]}}
+recovery: {{max_restarts: 1000, max_run_restarts: 100000}}
 """
 
 
