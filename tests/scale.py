@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.coordinate import leading
+from dtctl.agent.host import paths
 from dtctl.cli import main as command_line
 from dtctl.cli.scope import Scope
 from dtctl.render.terminal import console
@@ -86,13 +86,13 @@ def bench(hosts: int) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         simulate(patch)
         written: list[int] = []
-        write = leading.paths.write_text
+        write = paths.write_text
 
         def counted(path: str, text: str) -> None:
             written.append(len(text) * path.endswith("cluster.json"))
             write(path, text)
 
-        patch.setattr(leading.paths, "write_text", counted)
+        patch.setattr(paths, "write_text", counted)
         patch.setenv("HOME", name)
         patch.setenv("COLUMNS", "120")
         patch.delenv("DTCTL_CONFIG", raising=False)
