@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -106,9 +107,11 @@ def bench(hosts: int) -> Iterator[Bench]:
         running(world)
         world.train()
         world.run_for(3.0)
+        before = signal.getsignal(signal.SIGTERM)
         try:
             yield Bench(world, transport, written)
         finally:
+            signal.signal(signal.SIGTERM, before)
             console.choose_color("auto")
             console.speak_json(None)
 
@@ -171,7 +174,12 @@ def cell(one: Measured) -> str:
 
 def main() -> None:
     sizes = [int(word) for word in sys.argv[1:]] or SIZES
-    found = [dict(played(hosts)) for hosts in sizes]
+    found: list[dict[str, Measured]] = []
+    for hosts in sizes:
+        found.append({})
+        for what, one in played(hosts):
+            print(f"{hosts} hosts, {what}: {cell(one)}", file=sys.stderr, flush=True)
+            found[-1][what] = one
     print(f"| | {' | '.join(f'{hosts} hosts' for hosts in sizes)} |")
     print("|---" * (len(sizes) + 1) + "|")
     for what in found[0]:
