@@ -213,8 +213,6 @@ class RunView(Record):
     condition: Condition
     conditions: AtMost[List[Condition], MOST_CONDITIONS]
     """Past conditions, oldest first."""
-    warnings: AtMost[List[Reason], MOST_ALERTS]
-    """The sentences of `alerts`."""
     alerts: Default[AtMost[List[Alert], MOST_ALERTS], []]
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
@@ -301,7 +299,6 @@ Event = Record(
         "attempt": Count,
         "from": TaskState,
         "to": TaskState,
-        "reason": Default[Reason, ""],
         "why": Default[Why, []],
         "end": Default[Optional[Past], None],
         "asked": Default[bool, False],
@@ -324,7 +321,6 @@ HistoryEvent = Record(
         "attempt": Default[Optional[Count], None],
         "from": Default[Optional[AtMost[str, 100]], None],
         "to": Default[Optional[AtMost[str, 100]], None],
-        "reason": Default[Reason, ""],
         "why": Default[Why, []],
         "end": Default[Optional[Past], None],
         "asked": Default[bool, False],
