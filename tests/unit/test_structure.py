@@ -148,7 +148,7 @@ BORROWED = (
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
-PURE = {"__future__", "binascii", "importlib", "itertools", "json", "math", "re", "signal"}
+PURE = {"bisect", "__future__", "binascii", "importlib", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
