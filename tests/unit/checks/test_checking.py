@@ -13,7 +13,7 @@ import pytest
 import dtctl.rooms.check as check_room
 from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.kinds import InvalidValue, made
-from dtctl.agent.records.network import NetworkFacts, SshFacts
+from dtctl.agent.rooms.network.records import NetworkFacts, SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError, PreflightError, TransportError
 from dtctl.operations.client import Progress, silent
