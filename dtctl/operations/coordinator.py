@@ -306,7 +306,7 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
 
     Only a host that has a part in a run counts among those that report it, and only those count together that report
     the same of it: its id, age, and every task's place at its start. The newest run that two hosts or more report is
-    believed. Of its coordinator, and of who has taken whose place, most of them count, and then the newest.
+    accepted. Of its coordinator, and of who has taken whose place, most of them count, and then the newest.
     Where no two agree, that of the lead's host (as the cluster file, or the record of this machine, says) is, and then
     the newest. So a single host that lies outvotes no two others, with any age of its run; what it reports of other
     hosts' tasks counts only if no other host answers.
@@ -366,6 +366,6 @@ def _key(inventory: Inventory) -> str:
     roster = inventory["roster"]
     if inventory["spares"]:  # addresses change with the places of tasks
         roster = [
-            {**member, "host": member["seat"] or member["host"], "seat": None, "address": None} for member in roster
+            {**member, "host": member["slot"] or member["host"], "slot": None, "address": None} for member in roster
         ]
     return json.dumps({**inventory, "roster": roster, "moved": None, "term": 0, "elected": None}, sort_keys=True)

@@ -27,13 +27,13 @@ class Credentials:
     """The credentials of one host: its private key, the certificate that names it, and the authority's certificate, as
     PEM texts.
 
-    `knock` is the same for all hosts of the run: what they answer the coordinator's port with before TLS begins.
+    `port_token` is the same for all hosts of the run; before TLS they prove that they have it.
     """
 
     key: str = field(repr=False)
     certificate: str
     authority: str
-    knock: str = field(repr=False)
+    port_token: str = field(repr=False)
 
 
 class Authority:
@@ -48,7 +48,7 @@ class Authority:
         from cryptography.x509.oid import NameOID
 
         self._run = run
-        self._knock = secrets.token_hex(32)
+        self._port_token = secrets.token_hex(32)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, secrets.token_hex(8))])
         builder = _builder(self._name, self._name, self._key.public_key(), self._key.public_key())
@@ -82,7 +82,7 @@ class Authority:
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return Credentials(private.decode("ascii"), _sealed(builder, self._key), self._certificate, self._knock)
+        return Credentials(private.decode("ascii"), _sealed(builder, self._key), self._certificate, self._port_token)
 
 
 def _builder(

@@ -121,17 +121,19 @@ class Facts:
     def end_of(self, task: TaskStatus) -> End | None:
         """How the task has ended; for a restarted task, how its last attempt was lost."""
         vitals = self.vitals(task)
+        lost_log = vitals["lost_log"] if vitals is not None else ""
         past = task.entry["history"][-1] if task.entry["history"] else None
         if task.state in ENDED:
             if (past is not None and (past["asked"] or past["early"])) or task.entry["hang"] is not None:
-                return None
+                by_earlier = task.state is TaskState.FAILED and task.entry["hang"] is None
+                return self._last_loss(task, lost_log or task.exit["tail"]) if by_earlier else None
             cause = past["cause"] if past is not None else ""
             log = vitals["log"] if vitals is not None and vitals["log"] else task.exit["tail"]
             at = past["ended"] if past else task.entry["since"]
             return End(task.exit["code"], task.exit["signal"], at, cause, log, _in_a_row(task), task.why[:1])
         if task.state is TaskState.SUCCEEDED:
             return End(0, None, past["ended"] if past else task.entry["since"], "", task.exit["tail"])
-        return self._last_loss(task, vitals["lost_log"] if vitals is not None else "")
+        return self._last_loss(task, lost_log)
 
     def _last_loss(self, task: TaskStatus, log: str) -> End | None:
         losses = _losses(task)

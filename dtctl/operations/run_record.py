@@ -167,7 +167,7 @@ class RunRecord:
             target_step=inventory["target_step"],
             elected=inventory["elected"] if inventory["elected"] in used else None,
             settings=inventory["settings"],
-            moved={seat: host for seat, host in inventory["moved"]["seats"].items() if host != seat},
+            moved={slot: host for slot, host in inventory["moved"]["slots"].items() if host != slot},
             arbiters=tuple(inventory["arbiters"]),
             hold_s=inventory["hold_s"],
             voting=inventory["voting"],

@@ -28,7 +28,7 @@ class Stopping:
     """Tasks that are being stopped, as their states change."""
 
     grace_s: float
-    tasks: Mapping[TaskId, records.Leaving]
+    tasks: Mapping[TaskId, records.Departing]
 
 
 OnStopping = Callable[[Stopping], None]

@@ -104,7 +104,7 @@ class RunPlan(Roster):
 
     marked: Mapping[str, tuple[TaskPlan, ...]]
     """Host -> its tasks with marks in place of addresses; empty where no task can move."""
-    seats: Mapping[str, Mapping[str, tuple[TaskPlan, ...]]]
+    slots: Mapping[str, Mapping[str, tuple[TaskPlan, ...]]]
     """Spare -> host -> that one's tasks as they would be on the spare, with marks; those that it can take."""
     addresses: Mapping[str, str]
     """Host -> how the others reach it, without a port."""
@@ -114,7 +114,7 @@ class RunPlan(Roster):
 
     def may_run(self, host: str) -> tuple[TaskPlan, ...]:
         """The tasks that may run on a host: its own, and for a spare those that it could take; an arbiter has none."""
-        return tuple(itertools.chain(self.on_host(host), *self.seats.get(host, {}).values()))
+        return tuple(itertools.chain(self.on_host(host), *self.slots.get(host, {}).values()))
 
 
 _SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH", PYTHON: "python"}
@@ -208,7 +208,7 @@ def _restores(part: RosterEntry, strategy: Strategy) -> bool:
 
 
 @dataclass(frozen=True)
-class Seat:
+class Slot:
     """The tasks of a host as they would be on a spare."""
 
     ports: Mapping[TaskId, int]
@@ -216,19 +216,19 @@ class Seat:
     """The GPUs of all tasks of the cluster, as they would be with these tasks on the spare."""
 
 
-def seats_on(cluster: Cluster, spare: str, gpus: Gpus, taken: Collection[int]) -> Mapping[str, Seat]:
-    """Host -> seat of its tasks on the spare; only hosts for whose tasks the spare has enough GPUs.
+def slots_on(cluster: Cluster, spare: str, gpus: Gpus, taken: Collection[int]) -> Mapping[str, Slot]:
+    """Host -> slot of its tasks on the spare; only hosts for whose tasks the spare has enough GPUs.
 
     `taken`: ports in use there. No two tasks have the same port there, so it can take the tasks of several hosts.
     """
     used = set(taken)
-    seats: dict[str, Seat] = {}
+    slots: dict[str, Slot] = {}
     for host in dict.fromkeys(host for job in cluster.jobs.values() for host in job.hosts):
         there = _gpus_there(cluster, host, spare, gpus)
         if there is not None:
             tasks = [task for task in cluster.tasks() if cluster.host_of(task).name == host]
-            seats[host] = Seat({task: _free(cluster.jobs[task.job].ports[task.index], used) for task in tasks}, there)
-    return seats
+            slots[host] = Slot({task: _free(cluster.jobs[task.job].ports[task.index], used) for task in tasks}, there)
+    return slots
 
 
 def _gpus_there(cluster: Cluster, host: str, spare: str, gpus: Gpus) -> Gpus | None:

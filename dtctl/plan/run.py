@@ -18,12 +18,12 @@ from dtctl.plan import (
     Roster,
     RosterEntry,
     RunPlan,
-    Seat,
+    Slot,
     TaskPlan,
     known_target_step,
     marked_spec,
     plan_roster,
-    seats_on,
+    slots_on,
     with_marks,
 )
 from dtctl.plan.dialects import (
@@ -67,7 +67,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
     planner = _Planner(roster, _Shared(cluster, spec), dirs, local_python)
     tasks = tuple(planner.task(part, gpus, cluster.jobs[part.id.job].ports[part.id.index]) for part in roster.tasks)
     voting = voters(cluster, addresses)
-    marked, seats = planner.movable(gpus, voting)
+    marked, slots = planner.movable(gpus, voting)
     checkpoint_dirs = {name: tuple(paths_of(checkpoint_places(cluster, each))) for name, each in dirs.items()}
     return RunPlan(
         cluster=cluster,
@@ -87,7 +87,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         dirs=dirs,
         checkpoint_dirs=checkpoint_dirs,
         marked=marked,
-        seats=seats,
+        slots=slots,
         addresses=addresses,
     )
 
@@ -218,25 +218,25 @@ class _Planner:
     def movable(
         self, gpus: Gpus, voting: tuple[CoordinatorAddress, ...]
     ) -> tuple[dict[str, tuple[TaskPlan, ...]], dict[str, dict[str, tuple[TaskPlan, ...]]]]:
-        """`marked` and `seats` of RunPlan: tasks of each host and those that each spare can take, with marks."""
+        """`marked` and `slots` of RunPlan: tasks of each host and those that each spare can take, with marks."""
         cluster = self.roster.cluster
         if not cluster.standby and not resizes(cluster):
             return {}, {}
         planner = dataclasses.replace(self, shared=_Shared(cluster, marked_spec(cluster), resizes(cluster)))
         parts = grouped((part.host, part) for part in self.roster.tasks)
 
-        def planned(host: str, on: str, seat: Seat) -> tuple[TaskPlan, ...]:
+        def planned(host: str, on: str, slot: Slot) -> tuple[TaskPlan, ...]:
             moved = (dataclasses.replace(part, host=on) for part in parts[host])
-            return tuple(_with_marks(planner.task(part, seat.gpus, seat.ports[part.id])) for part in moved)
+            return tuple(_with_marks(planner.task(part, slot.gpus, slot.ports[part.id])) for part in moved)
 
-        here = Seat({task: cluster.jobs[task.job].ports[task.index] for task in cluster.tasks()}, gpus)
+        here = Slot({task: cluster.jobs[task.job].ports[task.index] for task in cluster.tasks()}, gpus)
         own = {host: planned(host, host, here) for host in parts}
-        seats = {}
+        slots = {}
         for spare in cluster.standby:
             taken = {voter["port"] for voter in voting if voter["host"] == spare}
-            found = seats_on(cluster, spare, gpus, taken)
-            seats[spare] = {host: planned(host, spare, seat) for host, seat in found.items()}
-        return own, seats
+            found = slots_on(cluster, spare, gpus, taken)
+            slots[spare] = {host: planned(host, spare, slot) for host, slot in found.items()}
+        return own, slots
 
 
 def _with_marks(task: TaskPlan) -> TaskPlan:

@@ -118,7 +118,7 @@ def run_spec(
                 Member,
                 task,
                 task=str(task.id),
-                seat=None,
+                slot=None,
                 addressed=str(task.id) in named,
                 listens=task.ready == "listening",
             )
@@ -153,7 +153,7 @@ NO_CONTENT = EnvironmentContent()
 
 _OF_TRAINERS = ("dirs", "brought_along", "checkpoint_dirs")
 _OF_THE_HOST = (
-    *("host", "tasks", "seats", "environment", "setup", "absent", "keeps_checkpoints_by_url"),
+    *("host", "tasks", "slots", "environment", "setup", "absent", "keeps_checkpoints_by_url"),
     *_OF_TRAINERS,
 )
 
@@ -163,11 +163,11 @@ def host_spec(
 ) -> Spec:
     """`common`: the `run_spec` of the plan. `content`: of the environment."""
     first = next(iter(plan.may_run(host)), None)
-    seats = plan.seats.get(host, {})
+    slots = plan.slots.get(host, {})
     own: dict[str, object] = {
         "host": host,
         "tasks": [_task(task, plan.cluster) for task in plan.marked.get(host, plan.on_host(host))],
-        "seats": {seat: [_task(task, plan.cluster) for task in tasks] for seat, tasks in seats.items()},
+        "slots": {slot: [_task(task, plan.cluster) for task in tasks] for slot, tasks in slots.items()},
         # The data already exists, or dtctl must not create it; it may well be read-only.
         "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
@@ -183,7 +183,7 @@ def host_spec(
 
 
 def _spare(plan: RunPlan, host: str) -> Spare:
-    tasks = itertools.chain(*plan.seats[host].values())
+    tasks = itertools.chain(*plan.slots[host].values())
     return {
         "address": plan.addresses[host],
         "addresses": {str(task.id): join_address(plan.addresses[host], task.port) for task in tasks},

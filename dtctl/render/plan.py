@@ -113,20 +113,20 @@ def survival_lines(plan: RunPlan) -> list[str]:
         lines.append(f"the run survives the loss of {_SURVIVED[most]}")
     elif len(plan.members) > 1:
         lines.append(f"if {lead} is lost, no other host can coordinate; that takes a third machine (arbiters:)")
-    if plan.seats:
+    if plan.slots:
         lines += _takeovers(plan)
     return lines
 
 
 def _takeovers(plan: RunPlan) -> list[str]:
     after = duration_text(plan.cluster.recovery.replace_s or 0.0)
-    spares = list(plan.seats)
+    spares = list(plan.slots)
     takers = fold(spares) if len(spares) == 1 else f"one of {fold(spares)}"
     seen = " if it sees the checkpoints" if any(plan.checkpoint_dirs[host] for host in spares) else ""
     unfit = {
         spare: fold(lacking)
-        for spare, seats in plan.seats.items()
-        if (lacking := [host for host in plan.hosts if host not in seats])
+        for spare, slots in plan.slots.items()
+        if (lacking := [host for host in plan.hosts if host not in slots])
     }
     return [
         f"when a host has been lost for {after}, {takers} takes over its tasks{seen}",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.answers import Leaving
+from dtctl.agent.records.answers import Departing
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, grouped
 from dtctl.operations.client import Progress
@@ -52,7 +52,7 @@ class StopProgress(ExitStack):
         self._failed = failed
         self._lock = threading.Lock()
         self._grace_s = 0.0
-        self._tasks: dict[TaskId, Leaving] = {}
+        self._tasks: dict[TaskId, Departing] = {}
         self._heard: dict[TaskId, float] = {}
         """When each task was last reported, by the monotonic clock: the seconds since then are counted here."""
         self._lines = 0
@@ -100,12 +100,12 @@ class StopProgress(ExitStack):
         return "; ".join(filter(None, [self.now(), awaited]))[:width]
 
 
-def _later(one: Leaving, passed_s: float) -> Leaving:
+def _later(one: Departing, passed_s: float) -> Departing:
     counts = one["for_s"] is not None and one["way"] != "ended"
     return {**one, "for_s": (one["for_s"] or 0.0) + passed_s} if counts else one
 
 
-def stopping_line(tasks: Mapping[TaskId, Leaving], grace_s: float) -> str:
+def stopping_line(tasks: Mapping[TaskId, Departing], grace_s: float) -> str:
     """`1 of 4 ended; worker:0, worker:1 saving, 12 s of 30 s; ps:0 waits for them`; empty before any report."""
     ways: dict[str, list[TaskId]] = grouped((tasks[task]["way"], task) for task in sorted(tasks))
     ended, killed = ways.get("ended", []), ways.get("killed", [])
@@ -131,7 +131,7 @@ def _named(tasks: Collection[TaskId]) -> str:
     return ", ".join(names) if len(names) <= _SHOWN_TASKS else fold(names)
 
 
-def _longest(tasks: Mapping[TaskId, Leaving], some: Collection[TaskId]) -> float | None:
+def _longest(tasks: Mapping[TaskId, Departing], some: Collection[TaskId]) -> float | None:
     return max((for_s for task in some if (for_s := tasks[task]["for_s"]) is not None), default=None)
 
 

@@ -69,16 +69,16 @@ class Takeover:
         assert isinstance(found, FleetHost)
         return found
 
-    def chosen_for(self, seat: str) -> FleetHost:
+    def chosen_for(self, slot: str) -> FleetHost:
         """The host that is to take its place, as soon as a host has recorded that."""
 
         def chosen() -> str | None:
             moved = [self._file(host, "moved.json") for host in self.fleet.hosts]
             newest = max(moved, key=lambda one: one.get("number", 0))
-            found: str | None = newest.get("seats", {}).get(seat)
+            found: str | None = newest.get("slots", {}).get(slot)
             return found
 
-        return self.fleet[self.until(chosen, f"a spare to be chosen for {seat}")]
+        return self.fleet[self.until(chosen, f"a spare to be chosen for {slot}")]
 
     def becomes_a_spare(self, host: FleetHost) -> None:
         def is_one() -> bool:

@@ -213,12 +213,12 @@ def test_spares_keep_the_steps_of_a_run_that_loses_a_host_each_hour(
         run.begin()
         began, until = _saved(run), time.monotonic()
         steps = []
-        for task, seat in (("worker:1", "gpu-3"), ("worker:0", "gpu-2"), ("ps:0", "gpu-1"), ("", "")):
+        for task, slot in (("worker:1", "gpu-3"), ("worker:0", "gpu-2"), ("ps:0", "gpu-1"), ("", "")):
             until += HOUR_S
             time.sleep(max(0.0, until - time.monotonic()))
             steps.append(_saved(run) - began)
             if task:
-                faults.destroy(seven, run.host(task) if spares else seven[seat])
+                faults.destroy(seven, run.host(task) if spares else seven[slot])
         share = steps[-1] / (4 * steps[0])
         print(f"steps after each hour: {steps}, {share:.0%} of those without a loss")
         assert least <= share <= most

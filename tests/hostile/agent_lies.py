@@ -167,7 +167,7 @@ LIES: dict[str, Lie] = {
     "a type that is a list": raw(line({"type": ["state"]})),
     "no type": raw(b"{}\n"),
     "orders, as if it were the coordinator": raw(
-        line({"type": "orders", "intents": {}, "mending": False, "over": True})
+        line({"type": "orders", "intents": {}, "recovering": False, "over": True})
     ),
     "hello twice": lambda hello: [line(hello), line(hello)],
     "a state before hello": lambda hello: [line(news(hello)), line(hello)],

@@ -100,11 +100,11 @@ class Done:
     def has_to_show(self) -> bool:
         """Whether the other host's answer must be shown.
 
-        After `None tells something else`, only if the liar is not believed.
+        After `None tells something else`, only if the liar is not accepted.
         """
-        believed = "disagrees with the other hosts about run" in self.errors or "has another run than" in self.errors
+        accepted = "disagrees with the other hosts about run" in self.errors or "has another run than" in self.errors
         shows = self.spoken.shows and not self.interrupted
-        return shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not believed)
+        return shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not accepted)
 
     def ran_out_of_time(self, other: str) -> bool:
         """Whether a time limit has expired, as on a busy machine: the command's, or that of the truthful `other`."""

@@ -62,7 +62,7 @@ class Spoken:
     """`endless`: it runs until Ctrl-C if the host lets it.
 
     `shows`: it shows the answers of the other host whatever the liar sends (both by host_answers.MARK), and `partly`:
-    unless the liar is believed.
+    unless the liar is accepted.
     """
 
     words: tuple[str, ...]

@@ -82,7 +82,7 @@ class EvilVoter:
                 task: {**intent, "want": "stop", "version": intent["version"] + 1, "by": "stop"}
                 for task, intent in asked["intents"].items()
             }
-            self.hub.send(host, {"type": "orders", "intents": stops, "mending": False, "over": True})
+            self.hub.send(host, {"type": "orders", "intents": stops, "recovering": False, "over": True})
             memo = {"beat": 1, "memo": [term, 1], "lines": 0}
             self.hub.send(host, {"type": "lease", "term": term, **memo})
 

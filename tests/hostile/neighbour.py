@@ -89,13 +89,13 @@ def nothing(one: socket.socket, facts: Facts) -> None:
 
 def repeat(one: socket.socket, facts: Facts) -> None:
     """Sends a message that was valid once, as a listener on the network may have recorded it."""
-    one.sendall(bytes.fromhex(facts["knock"] + facts["tls"]))
+    one.sendall(bytes.fromhex(facts["port_token"] + facts["tls"]))
 
 
 PORT: dict[str, Deed] = {
     "a thousand who say nothing": many_connections(nothing),
-    "a thousand who repeat a knock": many_connections(repeat),
-    "a thousand who begin TLS without a knock": many_connections(
+    "a thousand who repeat a proof": many_connections(repeat),
+    "a thousand who begin TLS without a proof": many_connections(
         lambda one, facts: one.sendall(bytes.fromhex(facts["tls"]))
     ),
     "a thousand who say anything": many_connections(lambda one, facts: one.sendall(os.urandom(4096))),

@@ -204,11 +204,11 @@ class SharedHost:
 
     # Agents
 
-    def knock(self) -> bytes:
+    def token_proof(self) -> bytes:
         """A message that was valid once, as a listener on the network may have recorded it."""
         agent = Intruder(self.port)
         try:
-            return agent.knock(self.credentials)
+            return agent.prove_token(self.credentials)
         finally:
             agent.close()
 

@@ -63,7 +63,7 @@ class Liar:
 
     def connect(self) -> Intruder:
         made = Intruder(self.cluster.port)
-        made.knock(self.directory)
+        made.prove_token(self.directory)
         made.start_tls(self.directory)
         return made
 
@@ -167,7 +167,7 @@ def test_after_all_lies_the_other_host_trains_and_the_genuine_agent_connects(lia
     eventually(lambda: all(step_of(liar, task) > step for task, step in steps.items()), what="all to train on")
 
 
-def test_a_query_is_answered_and_takes_no_agents_seat(liar: Liar) -> None:
+def test_a_query_is_answered_and_replaces_no_connection(liar: Liar) -> None:
     liar.thaw()
     eventually(liar.is_heard, what="the genuine agent to be there")
     before = len(liar.cluster.story())

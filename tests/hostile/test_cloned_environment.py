@@ -9,6 +9,7 @@ import pytest
 from tests.desk import Desk
 from tests.fleet import conftest, test_wheels
 from tests.hosts.fleet import Fleet
+from tests.nights import at_night
 
 pytestmark = pytest.mark.fleet
 
@@ -30,22 +31,27 @@ FORMS = {
 }
 
 
-def test_what_a_cloned_directory_names_is_neither_built_nor_run_here(user: Desk, fleet: Fleet, project: Path) -> None:
+BY_DAY = ["of a file that was not there yet", "the directory itself"]
+
+
+@pytest.mark.parametrize("form", at_night(FORMS, but=BY_DAY))
+def test_what_a_cloned_directory_names_is_neither_built_nor_run_here(
+    user: Desk, fleet: Fleet, project: Path, form: str
+) -> None:
     """The user says yes to all that it asks for; then a `git pull` changes what the allowed file includes."""
     (project / "code/evil").mkdir()
-    for form, text in FORMS.items():
-        (project / "code/requirements.txt").write_text(text)
-        for name in ("hidden.txt", "other.txt"):
-            (project / "code" / name).write_text("probe\n")
-        (project / "code/evil/setup.py").write_text("")
-        user.run("allow")
-        for name in ("hidden.txt", "other.txt"):
-            (project / "code" / name).write_text("./evil\n")
-        (project / "code/evil/setup.py").write_text(EVIL)
-        done = user.run("up", "--no-check")
-        assert not (user.home / "built").exists(), form
-        assert done.returncode == 5, form
-        assert "only the files named in trainer.environment are there" in done.stderr, form
+    (project / "code/requirements.txt").write_text(FORMS[form])
+    for name in ("hidden.txt", "other.txt"):
+        (project / "code" / name).write_text("probe\n")
+    (project / "code/evil/setup.py").write_text("")
+    user.run("allow")
+    for name in ("hidden.txt", "other.txt"):
+        (project / "code" / name).write_text("./evil\n")
+    (project / "code/evil/setup.py").write_text(EVIL)
+    done = user.run("up", "--no-check")
+    assert not (user.home / "built").exists()
+    assert done.returncode == 5
+    assert "only the files named in trainer.environment are there" in done.stderr
     for words in ("plan", "check", "validate"):
         user.run(words)
     assert not (user.home / "built").exists()

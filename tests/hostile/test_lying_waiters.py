@@ -71,7 +71,7 @@ class Liar:
 
     def end(self, host: str, seconds: float) -> None:
         """Sends whoever connects to it that the run was taken down."""
-        stops = {"intents": {}, "mending": False, "over": True, "removed": True}
+        stops = {"intents": {}, "recovering": False, "over": True, "removed": True}
         words = [{"type": "welcome", "v": PROTOCOL, "events_from": 0}, {"type": "orders", **stops}]
         place = self.places["a"]
         hub = Hub(

@@ -31,7 +31,7 @@ MOST_S = PATIENCE_S
 BY_DAY = ("FIFOs", "an index of a terabyte", "a file that is a FIFO every other moment")
 """One of each kind; all of them run at night."""
 
-STRANGERS_BY_DAY = ("a thousand who begin TLS without a knock", "a thousand who say anything")
+STRANGERS_BY_DAY = ("a thousand who begin TLS without a proof", "a thousand who say anything")
 
 DIAL_S = 2.0
 TRIES = 10
@@ -95,7 +95,7 @@ def test_recovery_of_a_ps_writes_through_no_foreign_link(place: SharedHost) -> N
 
 @pytest.mark.parametrize("what", at_night(PORT, but=STRANGERS_BY_DAY))
 def test_an_agent_connects_despite_many_strangers(place: SharedHost, what: str) -> None:
-    facts = {"port": place.port, "knock": place.knock().hex(), "tls": client_hello().hex()}
+    facts = {"port": place.port, "port_token": place.token_proof().hex(), "tls": client_hello().hex()}
     with doing(what, **facts) as deed:
         deed.hear()
         measured = []
@@ -138,8 +138,8 @@ def test_no_command_line_contains_a_secret(place: SharedHost) -> None:
     assert "stand_in.py" in seen
     credentials = place.directory(OTHER)
     key = (credentials / "link.key").read_text().splitlines()[1]
-    knock = (credentials / "link.knock").read_text().strip()
-    for secret in (SECRET, SETUP, key, knock):
+    port_token = (credentials / "link.port_token").read_text().strip()
+    for secret in (SECRET, SETUP, key, port_token):
         assert secret not in seen
 
 

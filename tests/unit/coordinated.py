@@ -89,8 +89,8 @@ def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
         "id": 1, "task": task, "host": "b", "noticed": 1002.0, "reason": "killed by SIGKILL",
         "why": [{"kind": "killed", "signal": 9}],
         "scope": "task", "tasks": [task], "collateral": [], "step": 1237, "back_to": 1000,
-        "begun": 1003.0, "recovered": 1011.4,
-        "closed": None, "told": {"worker:0": 1237, "worker:1": None}, "attempt": 1, "ended": 1002.0, "own": False,
+        "begun": 1003.0, "recovered": 1011.4, "closed": None,
+        "steps_at_restart": {"worker:0": 1237, "worker:1": None}, "attempt": 1, "ended": 1002.0, "own": False,
     }  # fmt: skip
     known = {**usual, **fields}
     return {"loss": _LOSSES.get(known["why"][0]["kind"] if known["why"] else "", "exit"), **known}

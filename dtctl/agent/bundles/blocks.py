@@ -17,7 +17,7 @@ PARTIAL = "partial-"
 
 
 class Partial:
-    """A large file that arrives at `path`. Nothing of what is there already is believed.
+    """A large file that arrives at `path`. Nothing of what is there already is accepted.
 
     `digests`: the SHA-256 of each block, one after the other.
     """

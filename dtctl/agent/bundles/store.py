@@ -151,7 +151,7 @@ def _is_complete(base: str) -> bool:
 
 
 def _load(base: str) -> Optional[Manifest]:
-    """The manifest of a complete bundle; None when there is none that can be believed."""
+    """The manifest of a complete bundle; None when there is none that can be accepted."""
     return Manifest.load(os.path.join(base, "manifest.json"), os.path.basename(base))
 
 

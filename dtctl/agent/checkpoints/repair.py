@@ -56,21 +56,21 @@ def prepare_restore(
     return made(Repaired, attempt=attempt, how=how, done=reported, step=step, lost=lost)
 
 
-def repair_directory(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
+def repair_directory(directory: str, verify_all: bool = False, scratch: bool = False) -> List[str]:
     """Sets damaged checkpoints aside and reports what it did. Call it only while no task writes there.
 
     Without a complete checkpoint it changes nothing, unless `scratch` allows the training to start over. With
-    `distrust` it also reads those that look complete.
+    `verify_all` it also reads those that look complete.
     """
     until = time.monotonic() + LIMIT_S
     try:
-        return within(LIMIT_S, directory, lambda: _repair(directory, until, distrust, scratch))
+        return within(LIMIT_S, directory, lambda: _repair(directory, until, verify_all, scratch))
     except Silent:
         return ["checkpoints were not inspected: the file system of %s does not answer" % directory]
 
 
-def _repair(directory: str, until: float, distrust: bool, scratch: bool) -> List[str]:
-    found, problem = _found(directory, time.monotonic() + reading.LOOK_S, distrust)
+def _repair(directory: str, until: float, verify_all: bool, scratch: bool) -> List[str]:
+    found, problem = _found(directory, time.monotonic() + reading.LOOK_S, verify_all)
     newest: Dict[str, Checkpoint] = {}
     done = []
     for one in found:  # newest first
@@ -229,11 +229,11 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
     return made(LostCheckpoint, path=brief(path), problem=problem, elsewhere=elsewhere and brief(elsewhere))
 
 
-def _found(directory: str, until: float, distrust: bool) -> Tuple[List[Checkpoint], Optional[str]]:
+def _found(directory: str, until: float, verify_all: bool) -> Tuple[List[Checkpoint], Optional[str]]:
     """TensorFlow's checkpoints, the newest first, and why there may be more.
 
-    With `distrust` those with damaged bytes count as damaged, down to the first intact one; those for which there is no
-    time count by their looks.
+    With `verify_all` those with damaged bytes count as damaged, down to the first intact one; those for which there is
+    no time count by their looks.
     """
     report = reading.read_checkpoints(directory, until)
     budget, sound, found = Budget(until, 0), set(), []
@@ -241,7 +241,7 @@ def _found(directory: str, until: float, distrust: bool) -> Tuple[List[Checkpoin
         if one["kind"] != "tensorflow":
             continue
         below = os.path.dirname(one["prefix"])
-        if distrust and one["complete"] and below not in sound:
+        if verify_all and one["complete"] and below not in sound:
             problems = verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems
             if problems:
                 one = {**one, "complete": False, "problem": brief(problems[0])}

@@ -38,7 +38,7 @@ class Call:
 
     @property
     def requests_a_vote(self) -> bool:
-        """Then it has the seat of this host's agent."""
+        """Then its connection is that of this host."""
         return "canvass" in self._messages
 
     def say(self, message: Message, now: float) -> None:

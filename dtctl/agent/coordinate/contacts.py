@@ -122,7 +122,7 @@ class Contacts:
         known = self._rejected.setdefault(host, [])
         if known[-1:] != [reason] and len(known) < MOST_REJECTIONS:
             known.append(reason)
-            self._record(host, fact("not_believed", host=host, text=reason))
+            self._record(host, fact("invalid_message", host=host, text=reason))
 
     def note_claim(self, host: str, what: AlertTopic, term: int) -> None:
         """Warns of a voter's claim that no majority confirms: once for each host and kind."""
@@ -139,7 +139,7 @@ class Contacts:
 
     def note_listening(self, problem: Optional[str]) -> None:
         """`problem`: why no agent can reach this coordinator; None when they can."""
-        unreachable = None if problem is None else fact("coordinator_deaf", text=problem)
+        unreachable = None if problem is None else fact("coordinator_unreachable", text=problem)
         if self._view.replace_alert("coordinator_unreachable", unreachable):
             self._record(self._view.own_host, unreachable or fact("coordinator_heard"))
 
@@ -336,6 +336,10 @@ def _is_before(other: Spec, spec: Spec) -> bool:
     return places[0] == places[1] and link_port(other) is not None and other["created"] < spec["created"]
 
 
+_RECOVERING = {"recovering": False, "mending": False}
+"""An agent of an older version knows the field by its former name."""
+
+
 def last_words(hello: Hello, *, removed: bool = False) -> Tuple[List[Message], bool]:
     """Messages that order an agent of such a run to stop all its tasks and end. False if it has done so before.
 
@@ -344,6 +348,6 @@ def last_words(hello: Hello, *, removed: bool = False) -> Tuple[List[Message], b
     orders = intents.stopped(hello["intents"], by="coordinator", why=fact("ended_meanwhile"))
     words: List[Message] = [
         {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"], "may_start": False},
-        {"type": "orders", "intents": orders, "mending": False, "over": True, "removed": removed},
+        {"type": "orders", "intents": orders, **_RECOVERING, "over": True, "removed": removed},
     ]
     return words, bool(orders)

@@ -200,7 +200,7 @@ class Coordinator:
         self.wall = wall
         self._rebuilt = True
         self._quorum.resume(rebooted=True)
-        self._record("contact", [damage, fact("told_anew")], host=self.view.own_host)
+        self._record("contact", [damage, fact("rebuilt")], host=self.view.own_host)
 
     def resume(self, now: float, wall: float, *, rebooted: bool = False, before: Optional[str] = None) -> None:
         """Starts a coordinator that follows another one: it awaits the hosts that were connected to that one.
@@ -362,10 +362,10 @@ class Coordinator:
             if offered[task]["by"] not in ("coordinator", host, ""):  # a user's request comes first
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
-        may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
+        allowed_holders = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
-            self.view.intents[task] = intent = drains.confirmed(intent, may_hold)
+            self.view.intents[task] = intent = drains.confirmed(intent, allowed_holders)
             if intent["by"] == host and intents.wish(intent) != intents.wish(before):
                 own_doing = why_of(intent)
             elif intent["by"] not in ("coordinator", "") and intents.wish(intent) != intents.wish(before):

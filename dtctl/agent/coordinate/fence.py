@@ -29,7 +29,7 @@ PAUSE_S = 5.0
 seems."""
 
 DOUBT_S = 8.0
-"""How long a lease is distrusted after such a gap: one that is valid afterwards was requested after the gap."""
+"""How long a lease does not count after such a gap: one that is valid afterwards was requested after the gap."""
 
 
 def clock() -> float:

@@ -191,7 +191,7 @@ class Following:
 
     def _dial(self, place: CoordinatorAddress, now: float) -> None:
         self._dialer.close()
-        self._distrust()
+        self._discard_unconfirmed()
         self._place, self._move_at = place, now + PLACE_S
         self._dialer = self._new_dialer(now)
 
@@ -211,13 +211,13 @@ class Following:
 
     def _receive(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
         if message["type"] == "connected":
-            self._distrust()
+            self._discard_unconfirmed()
             self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
         elif message["type"] == "elsewhere":
             self._hear(claim_in(message), now)
             self._move(self._coordinator, now)
         elif message["type"] == "gone":
-            self._distrust()
+            self._discard_unconfirmed()
             if self.connected:
                 self._last_message = message["last_received"]
                 self._move_at = now + PLACE_S
@@ -238,7 +238,7 @@ class Following:
             elif self._kept or message["type"] == "welcome":
                 self._keep(message, now)
 
-    def _distrust(self) -> None:
+    def _discard_unconfirmed(self) -> None:
         """Nothing that the host at the other end of this connection has sent is obeyed."""
         self._kept.clear()
         self._is_trusted = False
@@ -263,7 +263,7 @@ class Following:
         elif message["type"] == "orders":
             self._note_orders(message["intents"], intent)
             wanted.update(message["intents"])
-            self._recovering = message["mending"]
+            self._recovering = message["recovering"]
             self.first_steps = message["first_steps"]
             self.left_behind = message["left_behind"]
             self.may_start = self.may_start or message["may_start"]

@@ -442,7 +442,7 @@ class Leading:
         """`wanted`: what is new for this host's own tasks."""
         if host == self._host:
             wanted.update(message["intents"])
-            self.recovering = message["mending"]
+            self.recovering = message["recovering"]
             self.first_steps = message["first_steps"]
             self.left_behind = message["left_behind"]
             self._over = self._over or message["over"]

@@ -1,6 +1,6 @@
 """Spares that take the places of lost hosts: when, which of them, and what is restarted.
 
-A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its seats are moved, with what its
+A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its slots are moved, with what its
 loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent restarts
 (leading.py, run/intents.py). So the next coordinator finds the losses as incidents that wait for their hosts.
 
@@ -78,20 +78,20 @@ class Moving:
         return any(one["loss"] == "moved" for one in self._view.waiting_incidents())
 
     def _places_for(self, host: str, moves: Mapping[str, str]) -> Dict[str, str]:
-        """Seat of the lost host -> host that takes it."""
+        """Slot of the lost host -> host that takes it."""
         found: Dict[str, str] = {}
-        for seat in self._seats_on(host):
-            tasks = [task for task in self._tasks_in(seat) if self._is_wanted(task, host)]
+        for slot in self._slots_on(host):
+            tasks = [task for task in self._tasks_in(slot) if self._is_wanted(task, host)]
             if not tasks:
                 continue
-            others = [other for other in dict.fromkeys([seat, *self._view.spec["spares"]]) if other != host]
-            why = {other: self._unfit(other, seat, tasks) for other in others}
+            others = [other for other in dict.fromkeys([slot, *self._view.spec["spares"]]) if other != host]
+            why = {other: self._unfit(other, slot, tasks) for other in others}
             fit = [other for other in why if why[other] is None]
             taken = [*moves.values(), *found.values()]
-            load = {other: len(self._seats_on(other)) + taken.count(other) for other in fit}
-            best = min(fit, key=lambda other: (other != seat, load[other]), default=None)
+            load = {other: len(self._slots_on(other)) + taken.count(other) for other in fit}
+            best = min(fit, key=lambda other: (other != slot, load[other]), default=None)
             if best is not None:
-                found[seat] = best
+                found[slot] = best
             else:
                 self._warn(host, [one for one in why.values() if one is not None])
         if found:
@@ -104,11 +104,11 @@ class Moving:
         if self._view.replace_alert("no_spare", warning, host):
             self._record("decision", [warning])
 
-    def _seats_on(self, host: str) -> List[str]:
-        return list(dict.fromkeys(self._view.seat(task) for task in self._view.tasks_on(host)))
+    def _slots_on(self, host: str) -> List[str]:
+        return list(dict.fromkeys(self._view.slot(task) for task in self._view.tasks_on(host)))
 
-    def _tasks_in(self, seat: str) -> List[str]:
-        return [task for task in self._view.tasks if self._view.seat(task) == seat]
+    def _tasks_in(self, slot: str) -> List[str]:
+        return [task for task in self._view.tasks if self._view.slot(task) == slot]
 
     def _is_wanted(self, task: str, lost: str) -> bool:
         """Whether the task should run; also if the lost host itself holds it, because it shut down or was cut off."""
@@ -121,7 +121,7 @@ class Moving:
         own = (drains.SHUTTING_DOWN, drains.CUT_OFF, drains.LEFT_OUT)
         return {host} if one is not None and one["kind"] in own else set()
 
-    def _unfit(self, host: str, seat: str, tasks: Iterable[str]) -> Optional[Fact]:
+    def _unfit(self, host: str, slot: str, tasks: Iterable[str]) -> Optional[Fact]:
         """Why it cannot take them."""
         view, known = self._view, self._view.hosts[host]
         spare = view.spec["spares"].get(host)
@@ -129,7 +129,7 @@ class Moving:
             return fact("spare_away", host=host)
         if known["drained"] is not None or host in drains.holders(view.intents):
             return fact("spare_drained", host=host)
-        if host != seat and (spare is None or not all(task in spare["addresses"] for task in self._tasks_in(seat))):
+        if host != slot and (spare is None or not all(task in spare["addresses"] for task in self._tasks_in(slot))):
             return fact("spare_unfit", host=host)
         if view.spec["keeps_checkpoints_by_url"] or not any(map(self._needs_checkpoints, tasks)):
             return None
@@ -146,22 +146,22 @@ class Moving:
     ) -> Optional[Judgement]:
         view, before = self._view, self._view.data["moved"]
         restart: Dict[str, List[Fact]] = {}
-        for seat, host in moves.items():
-            lost = view.roster[self._tasks_in(seat)[0]]["host"]
+        for slot, host in moves.items():
+            lost = view.roster[self._tasks_in(slot)[0]]["host"]
             why = [fact("takes_place", what=lost, host=host, seconds=now - missed[lost])]
             for holder in self._held_by_itself(lost):
                 self._release(holder, "coordinator")
-            wanted = [task for task in self._tasks_in(seat) if self._is_wanted(task, lost)]
+            wanted = [task for task in self._tasks_in(slot) if self._is_wanted(task, lost)]
             restart.update(dict.fromkeys(wanted, why))
-            done = [task for task in self._tasks_in(seat) if not (task in wanted or view.drained(task))]
+            done = [task for task in self._tasks_in(slot) if not (task in wanted or view.drained(task))]
             view.wanted(done, want="stop", by="coordinator")
         failure = self._recovery.move(restart, now, wall)
-        for seat in moves:
-            for task in self._tasks_in(seat):
+        for slot in moves:
+            for task in self._tasks_in(slot):
                 last = max(view.entry(task)["attempt"], view.intents[task]["after"])
                 view.wanted([task], after=last)
-        after: Moved = {"number": before["number"] + 1, "term": term, "seats": {**before["seats"], **moves}}
-        after["seats"] = {seat: host for seat, host in after["seats"].items() if seat != host}
+        after: Moved = {"number": before["number"] + 1, "term": term, "slots": {**before["slots"], **moves}}
+        after["slots"] = {slot: host for slot, host in after["slots"].items() if slot != host}
         if failure is None:
             view.data["moved"] = after
             for host in missed:

@@ -73,7 +73,7 @@ def _peers(view: View, job: str) -> Tuple[Set[str], float]:
 
 
 _AT_FIRST: Mapping[str, Any] = {
-    "mending": False,
+    "recovering": False,
     "first_steps": {},
     "left_behind": {},
     "may_start": True,
@@ -133,7 +133,7 @@ class OrderBook:
         for host in [host for host, known in self._view.hosts.items() if known["connected"]]:
             own = {task: steps[task] for task in self._view.tasks_on(host) if task in steps}
             left = {task: behind[task] for task in self._view.tasks_on(host) if task in behind}
-            beside = {"mending": recovering, "first_steps": own, "may_start": may_start, "kept": kept}
+            beside = {"recovering": recovering, "first_steps": own, "may_start": may_start, "kept": kept}
             beside["left_behind"] = left
             orders = self._orders(host, beside, host in done)
             if orders is not None:

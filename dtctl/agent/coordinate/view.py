@@ -143,14 +143,14 @@ class View:
     def tasks_on(self, host: str) -> List[str]:
         return self._on[host]
 
-    def seat(self, task: str) -> str:
+    def slot(self, task: str) -> str:
         """The host that `up` has put it on."""
-        return self.roster[task]["seat"] or self.roster[task]["host"]
+        return self.roster[task]["slot"] or self.roster[task]["host"]
 
     def _once_on(self, host: str) -> Set[str]:
         """The tasks that run on the host, or may have run there."""
         spare = self.spec["spares"].get(host)
-        own = (task for task, member in self.roster.items() if member["seat"] == host)
+        own = (task for task, member in self.roster.items() if member["slot"] == host)
         return {*own, *(spare["addresses"] if spare is not None else ())}
 
     def role(self, task: str) -> Role:
@@ -315,7 +315,7 @@ class View:
             "own": self.own(task) and tasks == [task],
             "collateral": [],
             "step": self.step(),
-            "told": {},
+            "steps_at_restart": {},
             "back_to": None,
             "begun": None,
             "recovered": None,
@@ -348,7 +348,7 @@ class View:
     def begin_incident(self, incident: Incident, wall: float) -> None:
         """Lets the incident's tasks start. Steps reported before now do not count as recovery."""
         incident["begun"] = wall
-        incident["told"] = {task: self.entry(task)["step"] for task in self.trainers}
+        incident["steps_at_restart"] = {task: self.entry(task)["step"] for task in self.trainers}
 
     def is_back(self, incident: Incident) -> bool:
         """Whether its tasks are ready again or have ended."""
@@ -365,7 +365,7 @@ class View:
             return False
         if not has_steps(incident):
             return True
-        before = incident["told"]
+        before = incident["steps_at_restart"]
         return any(self.entry(task)["step"] not in (None, before.get(task)) for task in self.trainers)
 
 
@@ -382,7 +382,7 @@ def _without_oldest(every: List[T], may_go: Callable[[T], bool], most: int) -> L
 
 def awaited_hosts(spec: Spec, data: RunView) -> List[str]:
     """Other hosts of which it is not known, after the end of the run, that their tasks have ended."""
-    with_tasks = {member["host"] for member in spec["roster"]} | {member["seat"] for member in spec["roster"]}
+    with_tasks = {member["host"] for member in spec["roster"]} | {member["slot"] for member in spec["roster"]}
     return [
         host
         for host, known in data["hosts"].items()

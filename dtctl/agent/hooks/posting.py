@@ -1,4 +1,4 @@
-"""The posts of a run: events go to each hook in order, and told.json records their delivery."""
+"""The posts of a run: events go to each hook in order, and delivered.json records their delivery."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KINDS = {"answer": "hook_refused", "redirect": "hook_redirects", "unreachable":
 class Hook:
     """Sends one hook one event after another, with a few attempts each, until it is accepted or given up.
 
-    `record` is its part of told.json, which is written between `step` and `begin`.
+    `record` is its part of delivered.json, which is written between `step` and `begin`.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class Posting:
     """
 
     def __init__(self, files: RunFiles, cluster: str, report: Report) -> None:
-        self._path = files.path("told.json")
+        self._path = files.path("delivered.json")
         self._give_up_at: Optional[float] = None
         known, inherited = self._read()["hooks"], files.inherited()
         self._hooks = [Hook(post, cluster, inherited, known.get(post["name"]), report) for post in _posts(files)]

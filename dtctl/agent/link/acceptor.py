@@ -1,8 +1,8 @@
 """The coordinator's port, and connections to it that have not proved yet that they belong to a run.
 
-Each is sent a nonce, and closed unless it answers with a run's knock for it: the first step of a handshake costs twenty
-times as much, and 45 KB. What all together can cost is bounded, too: some are served, and then the acceptor rests for a
-while. When all places are taken it still accepts new connections, and closes old ones.
+Each is sent a nonce, and closed unless it answers with the proof of a run's port token for it: the first step of a
+handshake costs twenty times as much, and 45 KB. What all together can cost is bounded, too: some are served, and then
+the acceptor rests for a while. When all places are taken it still accepts new connections, and closes old ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 from collections import Counter
 from contextlib import suppress
 
-from .tls import KNOCK_BYTES, NONCE_BYTES, Channel, Identity, Lost, TlsStream, plain
+from .tls import NONCE_BYTES, PROOF_BYTES, Channel, Identity, Lost, TlsStream, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 PLACES = 256
-"""The most connections that have not knocked, and as many that have: at 3,000 a second each has 85 ms to knock."""
+"""The most connections without a proof of the port token, and as many with one: at 3,000 a second each has 85 ms."""
 
 PROOF_S = 5.0
 """The limit from the start of a connection to the end of the handshake, and from there to the hello."""
@@ -32,7 +32,7 @@ PROOF_S = 5.0
 class Caller:
     """A connection that is not authenticated yet.
 
-    `identity` is set once it has knocked, and names its run; `stream` once its handshake has begun.
+    `identity` is set once it has proved the port token, and names its run; `stream` once its handshake has begun.
     """
 
     def __init__(self, connection: socket.socket, address: str, since: float) -> None:
@@ -40,7 +40,7 @@ class Caller:
         self.address = address
         self.since = since
         self.nonce = os.urandom(NONCE_BYTES)
-        self.knock = b""
+        self.proof = b""
         self.identity: Optional[Identity] = None
         self.stream: Optional[TlsStream] = None
         self.begun = False
@@ -99,7 +99,7 @@ class CannotListen(OSError):
 
 
 class Door:
-    """Accepts connections at a listening socket, and lets those go on that have knocked.
+    """Accepts connections at a listening socket, and admits those that prove the port token.
 
     `fileno` is readable when `admitted` has work, unless it `is_resting`.
     """
@@ -142,8 +142,8 @@ class Door:
         ready = [key.data for key, _ in self._selector.select(0)]
         if None in ready:  # the listener
             self._accept(now)
-        knocked = [caller for caller in ready if caller is not None and self._has_knocked(caller)]
-        proved = [caller for caller in in_turn(knocked)[:TURNS] if self._has_proved(caller)]
+        token_holders = [caller for caller in ready if caller is not None and self._knows_token(caller)]
+        proved = [caller for caller in in_turn(token_holders)[:TURNS] if self._has_proved(caller)]
         self._send_away(now)
         self._rests_until = now + REST_S if ready else None
         return proved
@@ -178,30 +178,30 @@ class Door:
             connection.close()
             raise
         self._callers[caller] = None
-        self._has_knocked(caller)  # one that sends at once is no agent: its place is free again
+        self._knows_token(caller)  # one that sends at once is no agent: its place is free again
 
-    def _has_knocked(self, caller: Caller) -> bool:
-        """Compares a knock in constant time."""
+    def _knows_token(self, caller: Caller) -> bool:
+        """Compares a proof in constant time."""
         if caller.identity is not None:
             return True
         try:
-            piece = caller.connection.recv(KNOCK_BYTES - len(caller.knock))
+            piece = caller.connection.recv(PROOF_BYTES - len(caller.proof))
         except BlockingIOError:
             return False
         except OSError:
             piece = b""
-        caller.knock += piece
-        if len(caller.knock) == KNOCK_BYTES:
+        caller.proof += piece
+        if len(caller.proof) == PROOF_BYTES:
             for identity in self._identities:
-                if hmac.compare_digest(caller.knock, identity.knock(caller.nonce)):
+                if hmac.compare_digest(caller.proof, identity.token_proof(caller.nonce)):
                     caller.identity = identity
                     return True
-        if not piece or len(caller.knock) == KNOCK_BYTES:
+        if not piece or len(caller.proof) == PROOF_BYTES:
             self._drop(caller)
         return False
 
     def _has_proved(self, caller: Caller) -> bool:
-        """The knock is all that is asked for here."""
+        """The proof of the port token is all that is required here."""
         self._forget(caller)
         return True
 
@@ -209,12 +209,12 @@ class Door:
         """Drops connections whose time is up, and those for which there is no room."""
         for caller in [caller for caller in self._callers if now >= caller.due]:
             self._drop(caller)
-        knocked = [caller for caller in self._callers if caller.identity is not None]
-        for caller in [*surplus(self._strangers()), *surplus(knocked)]:
+        token_holders = [caller for caller in self._callers if caller.identity is not None]
+        for caller in [*surplus(self._strangers()), *surplus(token_holders)]:
             self._drop(caller)
 
     def _make_room(self) -> bool:
-        """Closes half of the connections that have not knocked, to free descriptors or memory.
+        """Closes half of the connections that have not proved the port token, to free descriptors or memory.
 
         False if there are none.
         """

@@ -145,7 +145,7 @@ class Dialer:
         if self._connecting:
             self._go_on_connecting(*self._connecting)
         if self._welcoming:
-            self._knock(self._welcoming)
+            self._prove_token(self._welcoming)
         if self._stream:
             self._shake_hands(self._stream, received)
 
@@ -168,7 +168,7 @@ class Dialer:
             raise OSError(outcome, os.strerror(outcome))
         self._connecting, self._welcoming, self._nonce = None, connection, b""
 
-    def _knock(self, connection: socket.socket) -> None:
+    def _prove_token(self, connection: socket.socket) -> None:
         try:
             piece = connection.recv(NONCE_BYTES - len(self._nonce))
         except (BlockingIOError, InterruptedError):
@@ -178,7 +178,7 @@ class Dialer:
         self._nonce += piece
         if len(self._nonce) == NONCE_BYTES:
             channel = Channel(self._identity, self._context, server=False, wanted=self._host)
-            self._stream = TlsStream(connection, channel, self._identity.knock(self._nonce))
+            self._stream = TlsStream(connection, channel, self._identity.token_proof(self._nonce))
             self._welcoming = None
 
     def _shake_hands(self, stream: TlsStream, received: List[FromDialer]) -> None:

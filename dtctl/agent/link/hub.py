@@ -84,7 +84,7 @@ class Hub:
         self._identity = identity
         self._selector = selectors.DefaultSelector()
         self._agents: Dict[Agent, None] = {}
-        self._seats: Dict[str, Agent] = {}
+        self._connected: Dict[str, Agent] = {}
         self._broken: List[Tuple[Agent, str]] = []
         self._reported: Set[Tuple[str, str]] = set()
         """Problems of hosts that were reported, and are not repeated."""
@@ -136,18 +136,18 @@ class Hub:
 
     def send(self, host: str, message: Mapping[str, object]) -> None:
         """Sends a message; does nothing if the host is not connected."""
-        if host in self._seats:
-            self._send(self._seats[host], message)
+        if host in self._connected:
+            self._send(self._connected[host], message)
 
     def refuse(self, host: str, reason: str) -> None:
         """Ends its connection and sends it the reason. No `gone` follows."""
-        if host in self._seats:
-            self._dismiss(self._seats[host], reason)
+        if host in self._connected:
+            self._dismiss(self._connected[host], reason)
 
     def redirect(self, host: str) -> None:
         """Ends its connection and sends it the host that this voter backs. No `gone` follows."""
-        if host in self._seats:
-            self._part(self._seats[host], [{"type": "elsewhere", **self._stance()}])
+        if host in self._connected:
+            self._part(self._connected[host], [{"type": "elsewhere", **self._stance()}])
 
     def close(self) -> None:
         """Closes all connections.
@@ -163,7 +163,7 @@ class Hub:
         self._acceptor.close()
 
     def _take_in(self, agent: Agent, received: Received) -> None:
-        """A host has its seat and one more connection; any others would be kept for nothing."""
+        """A host has its connection and one that has not said hello; any others would be kept for nothing."""
         for other in [other for other in self._agents if other.host is None and other.name == agent.name]:
             if other.identity is agent.identity:
                 self._drop(other, "it has connected again", received)
@@ -224,7 +224,7 @@ class Hub:
             self._end_superseded(agent, message, received)
             return
         if is_first:
-            self._seat(agent, received)
+            self._assign_host(agent, received)
         received.append((agent.name, message))
 
     def _end_superseded(self, agent: Agent, first: Any, received: Received) -> None:
@@ -249,11 +249,11 @@ class Hub:
     def _over(self, agent: Agent) -> Message:
         return {"type": "over", "removed": self._removed(agent.identity.run, agent.name)}
 
-    def _seat(self, agent: Agent, received: Received) -> None:
+    def _assign_host(self, agent: Agent, received: Received) -> None:
         """The newest connection of a host counts: older ones are remains of a lost one."""
-        if agent.name in self._seats:
-            self._drop(self._seats[agent.name], "it has connected again", received)
-        self._seats[agent.name] = agent
+        if agent.name in self._connected:
+            self._drop(self._connected[agent.name], "it has connected again", received)
+        self._connected[agent.name] = agent
         agent.host = agent.name
         self._wake_at(agent.due())
 
@@ -281,8 +281,8 @@ class Hub:
         self._part(agent, [{"type": "refused", "reason": reason}])
 
     def _part(self, agent: Agent, words: Sequence[Message]) -> None:
-        """Keeps its connection for a moment, without a seat; further messages are ignored."""
-        self._leave_seat(agent)
+        """Keeps its connection for a moment, not as the one of its host; further messages are ignored."""
+        self._release_host(agent)
         agent.is_dismissed = True
         agent.until = self._now + PARTING_S
         self._wake_at(agent.until)
@@ -299,7 +299,7 @@ class Hub:
         agent.is_dropped = True
         if agent.host is not None:
             received.append((agent.host, self._gone(agent, reason)))
-        self._leave_seat(agent)
+        self._release_host(agent)
         del self._agents[agent]
         self._selector.unregister(agent.stream)
         agent.stream.close()
@@ -307,9 +307,9 @@ class Hub:
     def _gone(self, agent: Agent, reason: str) -> Gone:
         return {"type": "gone", "reason": reason, "last_received": agent.last_received}
 
-    def _leave_seat(self, agent: Agent) -> None:
+    def _release_host(self, agent: Agent) -> None:
         if agent.host is not None:
-            del self._seats[agent.host]
+            del self._connected[agent.host]
             agent.host = None
 
     def _inspect(self, received: Received) -> None:

@@ -13,13 +13,13 @@ import ssl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Optional, TextIO
 
     from ..records.starting import Credentials
 
 NONCE_BYTES = 16
-KNOCK_BYTES = 32
-_SECRET_BYTES = 32
+PROOF_BYTES = 32
+_TOKEN_BYTES = 32
 _PURPOSE = b"dtctl link\n"
 _PIECE = 65536
 _DISCARDS = 64
@@ -40,14 +40,14 @@ class Identity:
         self._key, self._certificate, self._authority = (
             os.path.join(directory, name) for name in ("link.key", "link.crt", "link.ca")
         )
-        with open(os.path.join(directory, "link.knock"), encoding="ascii") as file:
-            self._secret = bytes.fromhex(file.read(2 * _SECRET_BYTES))
-        if len(self._secret) != _SECRET_BYTES:
-            raise ValueError("link.knock is too short")
+        with _port_token_file(directory) as file:
+            self._port_token = bytes.fromhex(file.read(2 * _TOKEN_BYTES))
+        if len(self._port_token) != _TOKEN_BYTES:
+            raise ValueError("link.port_token is too short")
 
-    def knock(self, nonce: bytes) -> bytes:
-        """An agent's answer to the coordinator's port. It only shows that the agent knows the run's secret."""
-        return hmac.new(self._secret, _PURPOSE + nonce, "sha256").digest()
+    def token_proof(self, nonce: bytes) -> bytes:
+        """An agent's answer to the coordinator's port. It only shows that the agent knows the port token of the run."""
+        return hmac.new(self._port_token, _PURPOSE + nonce, "sha256").digest()
 
     def context(self, server: bool) -> ssl.SSLContext:
         context = _context(server)
@@ -56,13 +56,23 @@ class Identity:
         return context
 
 
+def _port_token_file(directory: str) -> TextIO:
+    try:
+        return open(os.path.join(directory, "link.port_token"), encoding="ascii")
+    except FileNotFoundError:
+        old = os.path.join(directory, "link.knock")  # of an older version, whose agents are sent the end of their run
+        if not os.path.exists(old):
+            raise
+        return open(old, encoding="ascii")
+
+
 class GivenIdentity(Identity):
     """Credentials that are on no disk."""
 
     def __init__(self, credentials: Credentials) -> None:
         self.run = ""
         self._credentials = credentials
-        self._secret = bytes.fromhex(credentials["knock"])
+        self._port_token = bytes.fromhex(credentials["port_token"])
 
     def context(self, server: bool) -> ssl.SSLContext:
         return context_of(self._credentials, server)

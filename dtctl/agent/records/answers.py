@@ -305,6 +305,8 @@ class RunsResult(Record):
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
     foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
     """Live runs of other accounts; only if the request is for all clusters."""
+    foreign_hidden: Default[bool, False]
+    """Whether /proc hides the processes of other accounts (hidepid), and so their runs."""
 
 
 class Survivor(Record):
@@ -353,7 +355,7 @@ class StopResult(Changed, Ended):
     """
 
 
-class Leaving(Record):
+class Departing(Record):
     """One task that is being stopped."""
 
     way: StopPhase
@@ -367,7 +369,7 @@ class Stopping(Record):
     """Changes of tasks that are being stopped since the last such frame; at most one frame a second."""
 
     grace_s: Seconds
-    tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
+    tasks: AtMost[Dict[TaskName, Departing], MOST_TASKS]
 
 
 class RestartResult(Changed):

@@ -1,4 +1,4 @@
-"""The hooks of a run: hooks.json, told.json, and the input and output of a sender."""
+"""The hooks of a run: hooks.json, delivered.json, and the input and output of a sender."""
 
 import json
 import re
@@ -64,7 +64,7 @@ class Delivered(Record):
 
 
 class HookDeliveries(Record):
-    """told.json: the deliveries to each hook."""
+    """delivered.json: the deliveries to each hook."""
 
     hooks: AtMost[Dict[Name, Delivered], MOST_HOOKS]
 

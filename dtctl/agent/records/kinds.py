@@ -42,6 +42,7 @@ __all__ = [
     "Within",
     "also",
     "checked",
+    "formerly",
     "made",
     "parse_json",
 ]
@@ -177,6 +178,7 @@ _REQUIRED = Missing()
 _ABSENT = Absent()
 _kinds: "Dict[object, Kind]" = {}
 _also: "Dict[object, List[Callable[[Any], None]]]" = {}
+_former: "Dict[object, Dict[str, str]]" = {}
 
 
 def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], None]]":
@@ -187,6 +189,11 @@ def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], No
         return rule
 
     return register
+
+
+def formerly(record: "Type[R]", **names: str) -> None:
+    """Fields of a record, and their names in files of older versions, whose live runs are shown and stopped."""
+    _former[record] = names
 
 
 def kind_of(annotation: object) -> Kind:
@@ -214,6 +221,7 @@ def fields_of(record: object) -> "Dict[str, Tuple[Kind, object]]":
 def _record(record: object) -> Kind:
     fields: "Tuple[Tuple[str, Take, object], ...]" = ()
     rules = _also.get(record, [])
+    former = _former.get(record, {})
 
     def take(raw: "Any") -> "Dict[str, Any]":
         nonlocal fields
@@ -221,6 +229,8 @@ def _record(record: object) -> Kind:
             raise InvalidValue("an object", raw)
         if not fields:  # all at once: other threads may be here, too
             fields = tuple((name, kind.take, usual) for name, (kind, usual) in fields_of(record).items())
+        if former:
+            raw = {**{name: raw[old] for name, old in former.items() if old in raw}, **raw}
         whole = {}
         for name, take_field, usual in fields:
             value = raw.get(name, usual)

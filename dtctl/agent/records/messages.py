@@ -103,7 +103,7 @@ class Orders(Record):
 
     type: OneOf["orders"]
     intents: Intents
-    mending: bool
+    recovering: bool
     """Whether a task or a host was lost and is not back yet: then lack of progress is not judged."""
     first_steps: Default[Dict[TaskName, Seconds], {}]
     """Task that has reported no step -> how long its peers took for their first step."""
@@ -175,7 +175,9 @@ class Canvass(Record):
 
 
 class Query(Record):
-    """An agent asks a voter which host it backs. A connection that begins with it has no seat at the coordinator."""
+    """An agent asks a voter which host it backs. It does not replace the connection of
+    that agent to the coordinator.
+    """
 
     type: OneOf["query"]
 

@@ -218,10 +218,10 @@ SENTENCES = {
     "join_undone": "%(host)s is out of the run again: its `up` was cancelled",
     "back": "%(host)s is back after %(seconds).0f s",
     "back_without": "%(host)s is back; its tasks are on %(what)s now",
-    "not_believed": "%(host)s sent an invalid message and was disconnected: %(text)s",
+    "invalid_message": "%(host)s sent an invalid message and was disconnected: %(text)s",
     "came_back_with": "%(host)s reconnected with run %(run)s and was notified that it has ended",
     "events_left_out": "%(host)s sends more events than the event history takes: %(count)d of them are left out",
-    "coordinator_deaf": "agents cannot reach the coordinator: %(text)s",
+    "coordinator_unreachable": "agents cannot reach the coordinator: %(text)s",
     "claims_term": "%(host)s claims term %(count)d of the election of a coordinator, which no majority of the voters "
     "confirms; the claim has no effect, and the host may be compromised",
     "claims_candidate": "%(host)s requests votes for term %(count)d, which no majority of the voters is near to; it "
@@ -243,7 +243,7 @@ SENTENCES = {
     "hook_behind": "hook %(what)s is behind: it does not receive the oldest %(count)d event%(s)s",
     "hook_works": "hook %(what)s receives messages again",
     "put_aside": "%(text)s; it was put aside as %(what)s",
-    "told_anew": ", and rebuilt from the reports of the agents",
+    "rebuilt": ", and rebuilt from the reports of the agents",
     # observations of the controller
     "no_part": "its host is not part of the run",
     "absent": "the run was started without its host",
@@ -251,6 +251,7 @@ SENTENCES = {
     "task_unknown": "its host knows no such task",
     "run_unknown": "its host knows no such run",
     "no_run": "no host has a run",
+    "not_started": "nothing was started: %(text)s",
     "other_run": "its host has another run",
     "no_answer": "its host does not answer",
     "way_unknown": "this machine does not know how to reach %(host)s",

@@ -1,6 +1,20 @@
 """spec.json: the part of a run that one host knows. It never changes."""
 
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also, checked
+from .kinds import (
+    AtMost,
+    Default,
+    Dict,
+    InvalidValue,
+    List,
+    OneOf,
+    Optional,
+    Pattern,
+    Record,
+    Within,
+    also,
+    checked,
+    formerly,
+)
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -61,7 +75,7 @@ class Member(Record):
     """Whether other tasks are started with its address: if it moves to another host, all of them restart."""
     listens: Default[bool, False]
     """Whether it is known to open a server of its framework on its port."""
-    seat: Default[Optional[Name], None]
+    slot: Default[Optional[Name], None]
     """The host on which `up` has put it, if another one has taken over."""
 
 
@@ -173,9 +187,9 @@ class RecoverySpec(Record):
     """A host that is unreachable for this long is replaced by a spare; null: never."""
 
 
-MOST_SEATS = 4096
+MOST_SLOTS = 4096
 
-Seat = Name
+Slot = Name
 """A host's place in the roster, named after the host: the tasks that `up` has put there."""
 
 
@@ -186,8 +200,11 @@ class Moved(Record):
     """Counts the changes: of two records the one with the higher number applies."""
     term: Default[Count, 0]
     """The term of the coordinator that decided the last change."""
-    seats: Default[AtMost[Dict[Seat, Name], MOST_SEATS], {}]
-    """Seat -> the host that has its tasks. Every other host has its own."""
+    slots: Default[AtMost[Dict[Slot, Name], MOST_SLOTS], {}]
+    """Slot -> the host that has its tasks. Every other host has its own."""
+
+
+formerly(Moved, slots="seats")
 
 
 class Spare(Record):
@@ -223,8 +240,8 @@ class Inventory(Record):
     """The host that coordinates the run; null: the lead's, as at the beginning."""
     term: Default[Count, 0]
     """The term in which it was elected."""
-    spares: Default[AtMost[Dict[Name, Spare], MOST_SEATS], {}]
-    arbiters: Default[AtMost[List[Name], MOST_SEATS], []]
+    spares: Default[AtMost[Dict[Name, Spare], MOST_SLOTS], {}]
+    arbiters: Default[AtMost[List[Name], MOST_SLOTS], []]
     """Hosts that only vote."""
     moved: Default[Moved, {}]
     """The moves that the roster already contains."""
@@ -260,8 +277,8 @@ class Spec(Inventory):
     """The person who started it."""
     tasks: AtMost[List[TaskSpec], MOST_TASKS]
     """The tasks of this host."""
-    seats: Default[AtMost[Dict[Seat, AtMost[List[TaskSpec], MOST_TASKS]], MOST_SEATS], {}]
-    """Seat of another host -> the tasks that this host would have there."""
+    slots: Default[AtMost[Dict[Slot, AtMost[List[TaskSpec], MOST_TASKS]], MOST_SLOTS], {}]
+    """Slot of another host -> the tasks that this host would have there."""
     grace_s: Seconds
     recovery: RecoverySpec
     dirs: Default[Paths, []]
@@ -289,9 +306,12 @@ class Spec(Inventory):
     start_timeout_s: Default[Seconds, 600.0]
 
 
+formerly(Spec, slots="seats")
+
+
 @also(Spec)
 def _can_be_given_to_programs(spec: Spec) -> None:
-    for place, tasks in [(("tasks",), spec["tasks"]), *((("seats", seat), own) for seat, own in spec["seats"].items())]:
+    for place, tasks in [(("tasks",), spec["tasks"]), *((("slots", slot), own) for slot, own in spec["slots"].items())]:
         for task in tasks:
             if not task["argv"]:
                 raise InvalidValue.at((*place, task["id"], "argv"), "a command", task["argv"])
@@ -309,12 +329,12 @@ def _can_be_given_to_programs(spec: Spec) -> None:
 
 
 @also(Spec)
-def _has_whole_seats(spec: Spec) -> None:
-    """Requires that the tasks of each seat are the tasks of that host."""
-    for seat, tasks in spec["seats"].items():
-        there = [member["task"] for member in spec["roster"] if member["host"] == seat]
+def _has_whole_slots(spec: Spec) -> None:
+    """Requires that the tasks of each slot are the tasks of that host."""
+    for slot, tasks in spec["slots"].items():
+        there = [member["task"] for member in spec["roster"] if member["host"] == slot]
         if not there or sorted(task["id"] for task in tasks) != sorted(there):
-            raise InvalidValue.at(("seats", seat), "the tasks of a host of the roster", [task["id"] for task in tasks])
+            raise InvalidValue.at(("slots", slot), "the tasks of a host of the roster", [task["id"] for task in tasks])
     for host, spare in spec["spares"].items():
         odd = spare["addresses"].keys() - {member["task"] for member in spec["roster"]}
         if odd:
@@ -356,7 +376,7 @@ def check_absent(spec: Spec, absent: "Iterable[str]") -> None:
 def hosts_of(inventory: Inventory) -> List[str]:
     """All hosts of the run: those of the roster as `up` has made it, spares and arbiters."""
     found = [member["host"] for member in inventory["roster"]]
-    return [*dict.fromkeys([*found, *inventory["moved"]["seats"], *inventory["spares"], *inventory["arbiters"]])]
+    return [*dict.fromkeys([*found, *inventory["moved"]["slots"], *inventory["spares"], *inventory["arbiters"]])]
 
 
 def _check_roster(roster: List[Member], lead: TaskName) -> None:

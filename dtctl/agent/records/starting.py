@@ -15,12 +15,12 @@ class Credentials(Record):
     """It names the run and the host."""
     authority: Pem
     """The authority that signs the run's certificates."""
-    knock: Hex64
+    port_token: Hex64
     """The secret that an agent sends before any TLS."""
 
 
-class Latecomers(Record):
-    """latecomers.json: on the coordinator's host, the credentials of hosts that the run was started without."""
+class PendingHosts(Record):
+    """pending_hosts.json: on the coordinator's host, the credentials of hosts that the run was started without."""
 
     credentials: AtMost[Dict[Name, Credentials], 4096]
 
@@ -62,7 +62,7 @@ class StartMessage(Record):
 
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run is started without."""
-    latecomers: Default[AtMost[Dict[Name, Credentials], 4096], {}]
+    pending_hosts: Default[AtMost[Dict[Name, Credentials], 4096], {}]
     """Credentials with which they join it later; only for the coordinator's host, which keeps them."""
 
 

@@ -1,6 +1,6 @@
 """The coordinator's records: cluster.json, requests.json, and the lines of the event history."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within, formerly
 from .reasons import Because, Why
 from .run_state import Intents, Past, RunEnd, State, ahead_s
 from .spec import Moved
@@ -168,7 +168,7 @@ class Incident(Because):
     collateral: AtMost[List[Collateral], 10_000]
     step: Optional[Count]
     """The last step before it."""
-    told: Dict[TaskName, Optional[Count]]
+    steps_at_restart: Dict[TaskName, Optional[Count]]
     """The steps of its tasks when they were allowed to start again."""
     back_to: Optional[Count]
     """The step of the checkpoint from which the training continued."""
@@ -180,6 +180,9 @@ class Incident(Because):
     """Why its recovery is no longer awaited."""
 
 
+formerly(Incident, steps_at_restart="told")
+
+
 def is_waiting(incident: Incident) -> bool:
     """Whether its tasks are being cleared away, or wait for the end of a delay."""
     return incident["recovered"] is None and incident["closed"] is None and incident["begun"] is None
@@ -187,7 +190,7 @@ def is_waiting(incident: Incident) -> bool:
 
 def has_steps(incident: Incident) -> bool:
     """Whether its run had reported steps. If not, dtctl cannot observe that it trains."""
-    return any(step is not None for step in (incident["step"], *incident["told"].values()))
+    return any(step is not None for step in (incident["step"], *incident["steps_at_restart"].values()))
 
 
 class RunView(Record):

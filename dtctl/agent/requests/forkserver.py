@@ -79,8 +79,8 @@ def end(root: str) -> None:
     for name in paths.entries(directory):
         import socket
 
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
-            knock.connect(os.path.join(directory, name))
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(os.path.join(directory, name))
             os.unlink(os.path.join(directory, name))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional
 
     from ..conversation import Conversation
-    from ..records.answers import Leaving, RestartResult, Stopping, StopResult
+    from ..records.answers import Departing, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
     from ..records.values import StopPhase
 
@@ -186,7 +186,7 @@ class Reporter:
         self._tasks = tasks
         self._grace_s = grace_s
         self._next = time.monotonic() + REPORT_S
-        self._sent: Dict[str, Leaving] = {}
+        self._sent: Dict[str, Departing] = {}
         self._since: Dict[str, Optional[float]] = {task: None for task in tasks if self._way(task) == "saving"}
         """When the SIGTERM to each was observed; None: before this request."""
         self._took_s: Dict[str, float] = {}
@@ -204,7 +204,7 @@ class Reporter:
             now = time.monotonic()
             self._send({task: self._leaving(task, now) for task in self._tasks}, now)
 
-    def _send(self, leaving: Dict[str, Leaving], now: float) -> None:
+    def _send(self, leaving: Dict[str, Departing], now: float) -> None:
         changed = {task: one for task, one in leaving.items() if self._is_news(task, one)}
         if self._talk is None or not changed:
             return
@@ -213,12 +213,12 @@ class Reporter:
         self._sent.update(changed)
         self._next = now + REPORT_S
 
-    def _is_news(self, task: str, one: Leaving) -> bool:
+    def _is_news(self, task: str, one: Departing) -> bool:
         """The controller counts the seconds itself."""
         before = self._sent.get(task)
         return before is None or (before["way"], before["signal"]) != (one["way"], one["signal"])
 
-    def _leaving(self, task: str, now: float) -> Leaving:
+    def _leaving(self, task: str, now: float) -> Departing:
         way = self._way(task)
         if way in ("saving", "killed"):
             self._since.setdefault(task, now)

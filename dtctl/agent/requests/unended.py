@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 _KEPT = {
     *("spec.json", "intent.json", "state.json", "moved.json", "ballot.json", "machine", "environ.json"),
-    *("secrets.json", "link.key", "link.crt", "link.ca", "link.knock"),
+    *("secrets.json", "link.key", "link.crt", "link.ca", "link.port_token", "link.knock"),
     *("wake", "agent.lock", "intent.lock", "agent.log", "awaited.json"),
 }
-"""Files that are kept, by which the run's agents identify each other and sessions find the run."""
+"""Files that are kept, by which the run's agents identify each other and sessions find the run.
+
+`link.knock` is the port token of a run of an older version.
+"""
 
 
 def awaited(run: runs.Run, now: float) -> Optional[Awaited]:

@@ -82,14 +82,14 @@ def cut_off_hosts(intents: Mapping[str, Intent]) -> List[str]:
     return [host for host, one in holders(intents).items() if one["kind"] == CUT_OFF]
 
 
-def confirmed(intent: Intent, may_hold: Optional[Collection[str]]) -> Intent:
+def confirmed(intent: Intent, allowed_holders: Optional[Collection[str]]) -> Intent:
     """An intent as a host's agent reports it, without holders that it may not name.
 
-    `may_hold`: allowed holders; None: any.
+    `allowed_holders`: None: any.
     """
-    if may_hold is None or all(one["holder"] in may_hold for one in intent["holds"]):
+    if allowed_holders is None or all(one["holder"] in allowed_holders for one in intent["holds"]):
         return intent
-    return {**intent, "holds": [one for one in intent["holds"] if one["holder"] in may_hold]}
+    return {**intent, "holds": [one for one in intent["holds"] if one["holder"] in allowed_holders]}
 
 
 def with_hold(intent: Intent, hold: Hold) -> List[Hold]:

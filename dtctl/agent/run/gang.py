@@ -3,7 +3,7 @@
 Surplus tasks, and tasks of a host that was left out, take no part. The others are numbered without gaps, in their old
 order: frameworks identify a task by its index in the list of its job.
 
-Seats are the hosts to which `up` has given tasks. A run's spec is written once. If hosts were replaced, this module
+Slots are the hosts to which `up` has given tasks. A run's spec is written once. If hosts were replaced, this module
 computes the current roster, and the current tasks of this host, from it.
 """
 
@@ -124,33 +124,33 @@ def may_lack(run: Inventory, gone: Collection[str]) -> bool:
     return len(left) == len(trains) or len(left) >= (run["min_workers"] or 1)
 
 
-def seated(spec: Spec, moved: Moved) -> Spec:
+def with_moves(spec: Spec, moved: Moved) -> Spec:
     """The spec of `up`, after these moves. Raises InvalidValue if they cannot be of its run."""
-    seats = {seat: host for seat, host in moved["seats"].items() if host != seat}
-    _check(spec, seats)
+    slots = {slot: host for slot, host in moved["slots"].items() if host != slot}
+    _check(spec, slots)
     own = spec["host"]
-    tasks = [] if own in seats else list(spec["tasks"])
-    for seat in [seat for seat, host in seats.items() if host == own]:
-        tasks += spec["seats"][seat]
-    roster = [_placed(spec, member, seats) for member in spec["roster"]]
+    tasks = [] if own in slots else list(spec["tasks"])
+    for slot in [slot for slot, host in slots.items() if host == own]:
+        tasks += spec["slots"][slot]
+    roster = [_placed(spec, member, slots) for member in spec["roster"]]
     after: Spec = {**spec, "moved": moved, "tasks": tasks, "roster": roster}
     return after
 
 
-def _placed(spec: Spec, member: Member, seats: Dict[str, str]) -> Member:
-    host = seats.get(member["host"])
+def _placed(spec: Spec, member: Member, slots: Dict[str, str]) -> Member:
+    host = slots.get(member["host"])
     if host is None:
         return member
     address = spec["spares"][host]["addresses"][member["task"]]
-    return {**member, "host": host, "address": address, "seat": member["host"]}
+    return {**member, "host": host, "address": address, "slot": member["host"]}
 
 
-def _check(spec: Spec, seats: Dict[str, str]) -> None:
-    for seat, host in seats.items():
-        tasks = [member["task"] for member in spec["roster"] if member["host"] == seat]
+def _check(spec: Spec, slots: Dict[str, str]) -> None:
+    for slot, host in slots.items():
+        tasks = [member["task"] for member in spec["roster"] if member["host"] == slot]
         can = spec["spares"][host]["addresses"] if host in spec["spares"] else {}
-        if not tasks or not all(task in can for task in tasks) or (host == spec["host"] and seat not in spec["seats"]):
-            raise InvalidValue.at(("moved", "seats", seat), "a spare that can take this place", host)
+        if not tasks or not all(task in can for task in tasks) or (host == spec["host"] and slot not in spec["slots"]):
+            raise InvalidValue.at(("moved", "slots", slot), "a spare that can take this place", host)
 
 
 def leaving(before: Spec, after: Spec) -> List[str]:

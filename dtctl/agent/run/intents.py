@@ -255,7 +255,7 @@ def to_move(files: RunFiles, spec: Spec, moved: Moved, wanted: Intents) -> Optio
     from . import gang  # few runs have spares
 
     try:
-        leaving = set(gang.leaving(spec, gang.seated(files.original(), moved)))
+        leaving = set(gang.leaving(spec, gang.with_moves(files.original(), moved)))
     except InvalidValue as wrong:
         errors.note("moves: %s" % wrong)
         return None

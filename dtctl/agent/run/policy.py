@@ -83,15 +83,27 @@ _CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
 
 
 class Decision:
-    """The next state of a task; `delay_s` counts for `backoff` alone, and None leaves the start to the coordinator."""
+    """The next state of a task; `delay_s` counts for `backoff` alone, and None leaves the start to the coordinator.
 
-    __slots__ = ("delay_s", "restarts", "state", "why")
+    `by_earlier`: it has failed by the exit of the attempt before the one that has just ended.
+    """
 
-    def __init__(self, state: TaskState, why: List[Fact], restarts: int, delay_s: Optional[float] = None) -> None:
+    __slots__ = ("by_earlier", "delay_s", "restarts", "state", "why")
+
+    def __init__(
+        self,
+        state: TaskState,
+        why: List[Fact],
+        restarts: int,
+        delay_s: Optional[float] = None,
+        *,
+        by_earlier: bool = False,
+    ) -> None:
         self.state = state
         self.why = why
         self.restarts = restarts
         self.delay_s = delay_s
+        self.by_earlier = by_earlier
 
 
 def decide(
@@ -128,8 +140,7 @@ def while_idle(entry: Entry, intent: Intent, *, may_start: bool, is_due: bool) -
     has_failed = state == "backoff" and not was_early(entry)
     if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
         return Decision("failed", why_of(entry), restarts)  # backoff -> failed
-    has_failed_start = intent["ends_as"] is not None and intent["ends_as"]["start"] == "failed"
-    lost = _loss(entry) if want == "stop" and has_failed_start else None
+    lost = _loss(entry) if state in ("pending", "backoff") and _is_failed_start(intent) else None
     if lost is not None:
         return Decision("failed", _why_lost(entry, lost), restarts)  # pending, backoff -> failed
     if want == "run" and not may_start:
@@ -165,6 +176,10 @@ def after_exit(
     restarts = entry["restarts"]
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded
+    lost = _loss(entry) if _is_failed_start(intent) else None
+    if lost is not None:
+        by_earlier = lost is not entry["history"][-1]
+        return Decision("failed", _why_lost(entry, lost), restarts, by_earlier=by_earlier)  # running -> failed
     ordered = _ordered(entry, intent, _killed(verdict))
     if ordered is not None:
         return ordered
@@ -186,12 +201,20 @@ def after_exit(
     return decide(what, recovery, jitter, restarts=restarts, shortage=shortage)  # running -> failed, running -> backoff
 
 
+def _is_failed_start(intent: Intent) -> bool:
+    """Whether the run is stopped because its start has failed."""
+    return intent["want"] == "stop" and intent["ends_as"] is not None and intent["ends_as"]["start"] == "failed"
+
+
 def _loss(entry: Entry) -> Optional[Past]:
-    """The end of its last attempt, if that has failed by itself and no other has begun since."""
-    last = entry["history"][-1] if entry["history"] else None
-    if last is None or entry["state"] not in ("pending", "backoff"):
-        return None
-    return last if is_own(last) and last["code"] != 0 else None
+    """The end of its last attempt that has failed by itself; none if a later one has made a step or ended otherwise.
+
+    An attempt that was stopped before its first step decides nothing: the one before it does.
+    """
+    ends = entry["history"][-2:]
+    if len(ends) == 2 and ends[1]["asked"] and ends[1]["step"] is None:
+        ends = ends[:1]
+    return ends[-1] if ends and is_own(ends[-1]) and ends[-1]["code"] != 0 else None
 
 
 def _why_lost(entry: Entry, lost: Past) -> List[Fact]:

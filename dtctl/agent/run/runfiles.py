@@ -35,7 +35,12 @@ _IN_VAIN_S = 0.1
 
 MOVED = "moved.json"
 
-CREDENTIAL_FILES = {"key": "link.key", "certificate": "link.crt", "authority": "link.ca", "knock": "link.knock"}
+CREDENTIAL_FILES = {
+    "key": "link.key",
+    "certificate": "link.crt",
+    "authority": "link.ca",
+    "port_token": "link.port_token",
+}
 
 
 NEW, REMOVED = ".new-", ".removed-"
@@ -58,7 +63,7 @@ class RunFiles:
         self._events: Optional[EventLog] = None
         self._in_vain = False
         """Whether the lock of the intent was waited for in vain the last time."""
-        self._seated_as: Optional[Tuple[object, List[str]]] = None
+        self._current_tasks: Optional[Tuple[object, List[str]]] = None
         """The tasks of this host, by a version of moved.json."""
 
     def path(self, name: str) -> str:
@@ -79,7 +84,7 @@ class RunFiles:
         """
         spec = self.original()
         if spec["spares"]:
-            spec = self._seated(spec, moved)
+            spec = self._with_moves(spec, moved)
         ballot = None
         with suppress(paths.Damaged):
             ballot = self.ballot() if spec["voters"] else None
@@ -89,12 +94,12 @@ class RunFiles:
             spec.update({"coordinator": place, "elected": place["host"], "term": ballot["term"]})
         return spec
 
-    def _seated(self, spec: Spec, moved: Optional[Moved]) -> Spec:
+    def _with_moves(self, spec: Spec, moved: Optional[Moved]) -> Spec:
         from . import gang  # few runs have spares
 
         moved = moved or paths.read_record(self.path(MOVED), Moved)
         try:
-            return spec if moved is None else gang.seated(spec, moved)
+            return spec if moved is None else gang.with_moves(spec, moved)
         except kinds.InvalidValue as wrong:
             raise paths.Damaged("%s is damaged: %s" % (self.path(MOVED), wrong)) from None
 
@@ -140,9 +145,9 @@ class RunFiles:
         version = paths.version(self.path(MOVED))
         if version is None:
             return None
-        if self._seated_as is None or self._seated_as[0] != version:
-            self._seated_as = version, [task["id"] for task in self.spec()["tasks"]]
-        return self._seated_as[1]
+        if self._current_tasks is None or self._current_tasks[0] != version:
+            self._current_tasks = version, [task["id"] for task in self.spec()["tasks"]]
+        return self._current_tasks[1]
 
     def _fresh_entry(self, task: str) -> Entry:
         """The entry of a task that is new here, even if attempts of it have run here before."""
@@ -222,15 +227,15 @@ class RunFiles:
             os.rmdir(os.path.dirname(self.directory))
         return aside
 
-    def keep_for_latecomers(self, credentials: Mapping[str, Credentials]) -> None:
+    def keep_for_pending_hosts(self, credentials: Mapping[str, Credentials]) -> None:
         """Stores, on the coordinator's host, the credentials of hosts that the run was started without."""
         if credentials:
-            paths.write_json(self.path("latecomers.json"), {"credentials": credentials})
+            paths.write_json(self.path("pending_hosts.json"), {"credentials": credentials})
 
-    def latecomers(self) -> Dict[str, Credentials]:
-        from ..records.starting import Latecomers  # only for sessions: a supervisor saves the memory
+    def pending_hosts(self) -> Dict[str, Credentials]:
+        from ..records.starting import PendingHosts  # only for sessions: a supervisor saves the memory
 
-        kept = paths.read_record(self.path("latecomers.json"), Latecomers)
+        kept = paths.read_record(self.path("pending_hosts.json"), PendingHosts)
         return kept["credentials"] if kept is not None else {}
 
     def write_intent(self, intent: IntentFile, urgent: bool = True) -> None:

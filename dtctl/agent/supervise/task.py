@@ -37,6 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
+    from ..records.run_state import Exit
     from ..records.spec import TaskSpec
     from ..records.values import Repair
     from .context import TaskContext
@@ -59,6 +60,8 @@ class Task:
         self._observation: Optional[Observation] = None
         self._dump: Optional[autopsy.StackDump] = None
         self._start_at: Optional[float] = None
+        self._exit_before: Optional[Exit] = None
+        """That of the attempt before, which decides if this one is stopped before it has done anything."""
         """When the back-off ends."""
         self._early_until = 0.0
         """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
@@ -284,6 +287,8 @@ class Task:
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
+        if decision.by_earlier:
+            entry.update({"exit": self._exit_before or entry["exit"], "asked": False})
         self._follow_decision(decision, intent, now, wall, past)
 
     def _follow_decision(
@@ -325,6 +330,7 @@ class Task:
         with suppress(OSError):  # the error is, for example, too many open files: the next number is tried
             number = max(number, paths.last_attempt(self._context.run.directory, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
+        self._exit_before = self.entry["exit"]
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
         self.entry.update({"rate": None, "loss": None, "complaint": None, "hang": None})
         self._move("starting", why, wall, past)

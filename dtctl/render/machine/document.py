@@ -131,7 +131,7 @@ def plan(
     return {
         **picked(value, "cluster.name=cluster lead success strategy coordinator(host address)"),
         "voters": [voter["host"] for voter in value.voters],
-        "spares": {spare: list(seats) for spare, seats in value.seats.items()},
+        "spares": {spare: list(slots) for spare, slots in value.slots.items()},
         **picked(value, "cluster.recovery.replace_s"),
         "stages": [
             {
@@ -180,7 +180,7 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
 def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
-        **picked(known, "damaged[host run problem] foreign[run account hosts]"),
+        **picked(known, "damaged[host run problem] foreign[run account hosts] foreign_hidden"),
         "errors": errors(known.errors),
     }
 

@@ -105,8 +105,8 @@ def ssh_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line |
 def _limit(facts: Facts, value: object) -> str:
     """The limit as text; empty if it is unknown."""
     if value is None:
-        return "not known" if facts["told_by"] or facts["start_up_s"] is not None else ""
-    return f"{value} (as the manual has it)" if facts["told_by"] == "default" else str(value)
+        return "not known" if facts["limits_from"] or facts["start_up_s"] is not None else ""
+    return f"{value} (as the manual has it)" if facts["limits_from"] == "default" else str(value)
 
 
 TOPIC = Topic("ssh", ssh_questions, ssh_findings, ssh_lines)

@@ -149,7 +149,7 @@ def concerned(plan: RunPlan) -> tuple[str, ...]:
     """Other hosts that must see, or would benefit from seeing, the files that the lead's host writes."""
     wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
     own = (host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
-    return *own, *plan.seats
+    return *own, *plan.slots
 
 
 def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) 
         if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]
     )
     for path, hosts in blind.items():
-        if spares := [host for host in hosts if host in plan.seats]:
+        if spares := [host for host in hosts if host in plan.slots]:
             yield found("spares_blind", spares, where=shown_path(path), lead=lead, setting=_setting(plan))
         for row, roles in _rows(context):
             tasks = _tasks(plan, hosts, roles)

@@ -77,7 +77,7 @@ def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
     """
     plan = context.plan
     dirs, here = plan.dirs[host], plan.may_run(host)
-    saves = host in (*savers(plan), *plan.seats) or any(task.role == "evaluator" for task in here)
+    saves = host in (*savers(plan), *plan.slots) or any(task.role == "evaluator" for task in here)
     written = urls_of(
         [
             *(output_places(plan.cluster, dirs) if saves else ()),

@@ -41,7 +41,7 @@ _LARGEST_NOTE = 4 << 20
 def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
     """The checkpoints at each of the run's storage URLs. A place that cannot be read is reported with the problem.
 
-    Unless `fresh`, what was found within the last minute is believed.
+    Unless `fresh`, what was found within the last minute is accepted.
     """
     return [_at(url, fresh=fresh) for url in record.checkpoint_urls]
 

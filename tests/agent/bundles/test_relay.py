@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.bundles.tree import Manifest, Tree
-from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, GivenIdentity, context_of
+from dtctl.agent.link.tls import NONCE_BYTES, PROOF_BYTES, GivenIdentity, context_of
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
 from dtctl.agent.rooms.data import relay
 from dtctl.agent.rooms.data.dataset import DataSet
@@ -179,7 +179,7 @@ def evil_feeder(shown: Any, attend: Callable[[ssl.SSLSocket], None]) -> Iterator
                 connection = listener.accept()[0]
                 nonce = os.urandom(NONCE_BYTES)
                 connection.sendall(nonce)
-                assert connection.recv(KNOCK_BYTES, socket.MSG_WAITALL) == identity.knock(nonce)
+                assert connection.recv(PROOF_BYTES, socket.MSG_WAITALL) == identity.token_proof(nonce)
                 with identity.context(server=True).wrap_socket(connection, server_side=True) as guest:
                     attend(guest)
 
@@ -211,7 +211,7 @@ def test_silent_guests_of_one_address_keep_those_of_others_not_out(bundle: Bundl
     with ExitStack() as stack:
         for _ in range(2 * relay._MOST_GUESTS):
             guest = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10, ("127.0.0.2", 0)))
-            guest.sendall(identity.knock(guest.recv(NONCE_BYTES, socket.MSG_WAITALL)))
+            guest.sendall(identity.token_proof(guest.recv(NONCE_BYTES, socket.MSG_WAITALL)))
             guest.setblocking(True)
             stack.enter_context(identity.context(server=False).wrap_socket(guest))
         answer, own = pushed(bundle, tmp_path / "data", shown, iter([port]))
@@ -223,12 +223,12 @@ def test_credentials_are_read_by_a_python_that_was_built_for_an_old_libc(monkeyp
     assert context_of(credentials(), server=True).get_ca_certs()
 
 
-@pytest.mark.parametrize("knows_the_knock", [False, True])
+@pytest.mark.parametrize("knows_the_token", [False, True])
 def test_peer_without_the_certificate_of_the_push_neither_sends_nor_receives(
-    bundle: Bundle, tmp_path: Path, knows_the_knock: bool
+    bundle: Bundle, tmp_path: Path, knows_the_token: bool
 ) -> None:
     ours, theirs = credentials(), credentials()
-    knock_of = theirs if knows_the_knock else ours
+    token_of = theirs if knows_the_token else ours
     port = feeder(bundle, tmp_path / "held", theirs)
     _, own = pushed(bundle, tmp_path / "data", ours, iter([port]))
     assert len(own[0]["files"]) == len(EVERYTHING), "a stranger feeds nobody"
@@ -237,7 +237,7 @@ def test_peer_without_the_certificate_of_the_push_neither_sends_nor_receives(
     got = b""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as plain:
         nonce = plain.recv(NONCE_BYTES, socket.MSG_WAITALL)
-        plain.sendall(GivenIdentity(knock_of).knock(nonce))
+        plain.sendall(GivenIdentity(token_of).token_proof(nonce))
         with context.wrap_socket(plain) as guest:
             guest.sendall(b'{"type":"need","files":[0]}\n')
             got = guest.recv(CHUNK_BYTES)

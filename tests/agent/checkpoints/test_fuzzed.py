@@ -142,7 +142,7 @@ state_lines = st.one_of(
 
 @cases
 @given(st.lists(state_lines, max_size=8), st.one_of(st.none(), st.binary(max_size=40)))
-def test_mending_beside_any_state_file_moves_the_damaged_one_and_nothing_else(
+def test_repair_beside_any_state_file_moves_the_damaged_one_and_nothing_else(
     place: Path, lines: list[str], other: bytes | None
 ) -> None:
     beside_it(place, b"cut off")

@@ -1,4 +1,4 @@
-"""What another user may put beside a run's checkpoints: nobody waits, nothing is believed, nothing else is touched."""
+"""What another user may put beside a run's checkpoints: nobody waits, nothing is accepted, nothing else is touched."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_directory_that_may_not_be_read_does_not_hide_the_others(
     assert found["problem"] == f"{output}/aaa/: Permission denied"
 
 
-# mending, which writes there
+# repair, which writes there
 
 
 @pytest.fixture

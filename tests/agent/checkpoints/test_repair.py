@@ -109,7 +109,7 @@ def flipped(tmp_path: Path) -> Path:
 
 def test_bytes_that_differ_are_found_where_a_trainer_could_not_restore_them(flipped: Path) -> None:
     assert repair_directory(str(flipped)) == []
-    [text] = repair_directory(str(flipped), distrust=True)
+    [text] = repair_directory(str(flipped), verify_all=True)
     assert text.startswith("checkpoint model.ckpt-200 is damaged (a part of embedding does not match its checksum)")
     assert (flipped / "checkpoint").read_text() == 'model_checkpoint_path: "model.ckpt-100"\n'
 
@@ -145,8 +145,8 @@ def test_without_any_checkpoint_nothing_is_lost(tmp_path: Path) -> None:
 def test_the_only_checkpoint_is_set_aside_only_with_allow_scratch(flipped: Path) -> None:
     for path in flipped.glob("model.ckpt-100*"):
         path.unlink()
-    assert repair_directory(str(flipped), distrust=True) == []
-    [text] = repair_directory(str(flipped), distrust=True, scratch=True)
+    assert repair_directory(str(flipped), verify_all=True) == []
+    [text] = repair_directory(str(flipped), verify_all=True, scratch=True)
     assert "set aside" in text
     assert names(flipped) == ["damaged"]
     assert "checkpoint" in names(flipped / "damaged"), "or TensorFlow would look for what it names"
@@ -154,7 +154,7 @@ def test_the_only_checkpoint_is_set_aside_only_with_allow_scratch(flipped: Path)
 
 def test_keras_files_are_never_set_aside(flipped: Path) -> None:
     (flipped / "model.weights.h5").write_bytes(b"cut")
-    assert len(repair_directory(str(flipped), distrust=True)) == 1
+    assert len(repair_directory(str(flipped), verify_all=True)) == 1
     assert "model.weights.h5" in names(flipped)
 
 

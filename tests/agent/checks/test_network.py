@@ -78,7 +78,7 @@ def test_a_client_without_the_nonce_receives_nothing(host: AgentHost) -> None:
             b"\n",
             NONCE.encode() + b" run\n",
         ):
-            # Whoever is not believed is hung up on, maybe before the last word.
+            # A host whose answer is not accepted is disconnected, maybe before its last message.
             with socket.create_connection(("127.0.0.1", port)) as stranger, suppress(OSError):
                 stranger.sendall(command)
                 stranger.shutdown(socket.SHUT_WR)

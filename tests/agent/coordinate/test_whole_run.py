@@ -262,7 +262,7 @@ NOTHING_YET: dict[str, Any] = {
     "own": False,
     "collateral": [],
     "step": None,
-    "told": {},
+    "steps_at_restart": {},
     "back_to": None,
     "begun": None,
     "recovered": None,

@@ -50,8 +50,10 @@ def _issuer(by: Credentials | Authority) -> tuple[x509.Name, ec.EllipticCurvePri
 
 FORGERIES: dict[str, Callable[[Authority, Credentials], Credentials]] = {
     "its own issuer": lambda run, h1: signed(h1, "dtctl:r1/h1", by=None),
-    "of another authority": lambda run, h1: replace(Authority("r1").issue("h1", coordinates=False), knock=h1.knock),
-    "of another run": lambda run, h1: replace(Authority("r0").issue("h1", coordinates=False), knock=h1.knock),
+    "of another authority": lambda run, h1: replace(
+        Authority("r1").issue("h1", coordinates=False), port_token=h1.port_token
+    ),
+    "of another run": lambda run, h1: replace(Authority("r0").issue("h1", coordinates=False), port_token=h1.port_token),
     "of the run's authority for another run": lambda run, h1: signed(h1, "dtctl:r0/h1", by=run),
     "that names nobody": lambda run, h1: signed(h1, by=run),
     "that names two hosts": lambda run, h1: signed(h1, "dtctl:r1/h1", "dtctl:r1/h2", by=run),

@@ -19,12 +19,12 @@ class Intruder:
     def __init__(self, port: int, source: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S, source_address=(source, 0))
 
-    def knock(self, credentials: Path) -> bytes:
+    def prove_token(self, credentials: Path) -> bytes:
         """As one who holds them; returns what whoever can read the network has seen."""
         nonce = self._socket.recv(NONCE_BYTES, socket.MSG_WAITALL)
-        knock = Identity(str(credentials), "").knock(nonce)
-        self.send(knock)
-        return knock
+        proof = Identity(str(credentials), "").token_proof(nonce)
+        self.send(proof)
+        return proof
 
     def start_tls(self, credentials: Path | None) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

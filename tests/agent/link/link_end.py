@@ -69,7 +69,7 @@ class End:
     def stumble(self, host: str) -> None:
         """The hub will on the next message of that host."""
         assert isinstance(self._link, Hub)
-        vars(self._link._seats[host])["receive"] = lambda now: 1 // 0
+        vars(self._link._connected[host])["receive"] = lambda now: 1 // 0
 
     def fill(self, limit: int) -> None:
         """Takes descriptors until there are as many as the process may have from now on."""

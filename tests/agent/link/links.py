@@ -41,7 +41,7 @@ def state(mark: str = "", size: int = 0) -> Message:
 
 def orders(mark: str = "", size: int = 0, over: bool = False) -> Message:
     others = {f"worker:{number}": {"reason": "x" * _PIECE} for number in range(1, size // _PIECE + 2 if size else 1)}
-    return {"type": "orders", "intents": {"worker:0": {"reason": mark}, **others}, "mending": False, "over": over}
+    return {"type": "orders", "intents": {"worker:0": {"reason": mark}, **others}, "recovering": False, "over": over}
 
 
 def mark_of(message: Message) -> str:
@@ -196,7 +196,7 @@ class Links:
     def keyholder(self, host: str = "h1") -> Intruder:
         """Who has a host's key, but does not keep to the protocol."""
         intruder = self.intruder()
-        intruder.knock(self.credentials(host))
+        intruder.prove_token(self.credentials(host))
         intruder.start_tls(self.credentials(host))
         return intruder
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import pytest
 
-from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, Identity
+from dtctl.agent.link.tls import NONCE_BYTES, PROOF_BYTES, Identity
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import End, Links, client_hello, state
 from tests.waiting import eventually
@@ -40,17 +40,17 @@ def _say_anything(connection: socket.socket, key: Identity) -> None:
     connection.sendall(b"x" * 100)
 
 
-def _repeat_a_knock(connection: socket.socket, key: Identity) -> None:
-    connection.sendall(b"k" * KNOCK_BYTES + client_hello())
+def _repeat_a_proof(connection: socket.socket, key: Identity) -> None:
+    connection.sendall(b"k" * PROOF_BYTES + client_hello())
 
 
-def _knock_and_hang(connection: socket.socket, key: Identity) -> None:
+def _prove_and_hang(connection: socket.socket, key: Identity) -> None:
     """As only an agent can."""
     nonce = connection.recv(NONCE_BYTES, socket.MSG_WAITALL)
-    connection.sendall(key.knock(nonce) + client_hello())
+    connection.sendall(key.token_proof(nonce) + client_hello())
 
 
-OPENINGS = [_say_nothing, _say_anything, _repeat_a_knock, _knock_and_hang]
+OPENINGS = [_say_nothing, _say_anything, _repeat_a_proof, _prove_and_hang]
 
 
 @pytest.fixture(autouse=True)
@@ -170,11 +170,11 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
 STRANGERS = [(opening, source) for opening in OPENINGS[:3] for source in ("127.0.0.1", OTHER)]
 
 
-@pytest.mark.parametrize(("opening", "source"), [*STRANGERS, (_knock_and_hang, OTHER)])
+@pytest.mark.parametrize(("opening", "source"), [*STRANGERS, (_prove_and_hang, OTHER)])
 def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
     links: Links, opening: Opening, source: str
 ) -> None:
-    """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
+    """Who holds the run's port token and floods from an agent's own host delays that host's agent, and no other's."""
     come_first(links.hub)
     before = links.agent("h2")
     with Connections(links, source, opening, flood=True) as flood:

@@ -54,7 +54,7 @@ def test_a_peer_without_a_certificate_of_the_run_receives_nothing(links: Links, 
         own = links.authority.issue("h1", coordinates=False)
         forged = write_credentials(tmp_path / "forged", FORGERIES[what](links.authority, own))
     intruder = links.intruder()
-    intruder.knock(links.credentials("h1"))
+    intruder.prove_token(links.credentials("h1"))
     with suppress(OSError):
         intruder.start_tls(forged)
         intruder.say(hello("h1"))
@@ -75,7 +75,7 @@ IMPOSTORS = ["a worker's", "the coordinator's of another run", "that of another 
 
 @pytest.mark.parametrize("whose", IMPOSTORS)
 def test_an_agent_talks_to_no_coordinator_but_its_own(links: Links, tmp_path: Path, whose: str) -> None:
-    """One that knows the run's knock, and has got the port after the coordinator had ended."""
+    """One that knows the run's port token, and has got the port after the coordinator had ended."""
     made = {
         "a worker's": links.authority.issue("c", coordinates=False),
         "the coordinator's of another run": links.past_authority.issue("c", coordinates=True),
@@ -112,7 +112,7 @@ def test_an_agent_of_a_past_run_ends_its_own_connection_at_most(links: Links, in
     before = links.agent("h2")
     liar = links.intruder()
     past = links.past("h1")
-    liar.knock(past)
+    liar.prove_token(past)
     liar.start_tls(past)
     liar.say(hello("h1", run="r0", intents=intents))
     assert json.loads(liar.receive())["type"] == "refused"
@@ -125,7 +125,7 @@ def test_an_agent_of_a_past_run_cannot_speak_for_another_host_or_name_another_ru
     past = links.past("h1")
     for message in (hello("h2", run="r0"), hello("h1", run="r7", intents={"ps:0": {"want": "run", "version": 1}})):
         liar = links.intruder()
-        liar.knock(past)
+        liar.prove_token(past)
         liar.start_tls(past)
         liar.say(message)
         liar.receive()
@@ -147,13 +147,13 @@ def test_a_mistake_of_the_coordinators_own_ends_one_connection_only(links: Links
 
 
 def test_connections_of_one_host_are_limited_to_two(links: Links) -> None:
-    seated = links.agent("h1")
+    connected = links.agent("h1")
     begin = links.hub.measure()["descriptors"]
     for _ in range(40):
         links.keyholder("h1")
     links.agent("h2")
     assert links.hub.measure()["descriptors"] - begin < 10
-    assert seated.said("gone") == []
+    assert connected.said("gone") == []
 
 
 def make_run(
@@ -236,7 +236,7 @@ def contacts(files: RunFiles) -> list[tuple[str, str]]:
 
 def test_a_damaged_run_keeps_the_coordinator_of_another_from_nothing(tmp_path: Path, port: int) -> None:
     damages: dict[str, Callable[[Path], object]] = {
-        "no-knock": lambda at: (at / "link.knock").unlink(),
+        "no-token": lambda at: (at / "link.port_token").unlink(),
         "half-a-key": lambda at: (at / "link.key").write_text((at / "link.key").read_text()[:100]),
         "no-authority": lambda at: (at / "link.ca").write_text(""),
         "others-key": lambda at: (at / "link.key").write_bytes((issued(tmp_path / "x", "c") / "link.key").read_bytes()),

@@ -157,7 +157,7 @@ def test_an_agent_of_a_past_run_is_informed_that_it_is_over(links: Links) -> Non
 
 GARBAGE = {
     "text": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2,
-    "half a knock": b"x" * 16,
+    "half a proof": b"x" * 16,
     "a line": json.dumps(hello("h1")).encode() + b"\n",
     "zeros": bytes(100_000),
 }
@@ -172,14 +172,14 @@ def test_a_stranger_is_not_answered(links: Links, garbage: bytes) -> None:
     links.agent("h1")
 
 
-def test_tls_is_not_answered_without_a_knock(links: Links) -> None:
+def test_tls_is_not_answered_without_a_token_proof(links: Links) -> None:
     intruder = links.intruder()
     intruder.send(client_hello())
     assert len(intruder.receive()) == NONCE_BYTES
 
 
-def test_a_knock_that_was_seen_on_the_network_is_of_no_use(links: Links) -> None:
-    seen = links.intruder().knock(links.credentials("h1"))
+def test_a_token_proof_that_was_seen_on_the_network_is_of_no_use(links: Links) -> None:
+    seen = links.intruder().prove_token(links.credentials("h1"))
     intruder = links.intruder()
     intruder.send(seen + client_hello())
     assert len(intruder.receive()) == NONCE_BYTES
@@ -188,9 +188,9 @@ def test_a_knock_that_was_seen_on_the_network_is_of_no_use(links: Links) -> None
 @pytest.mark.parametrize(
     "garbage", [b"x" * 1000, b"\x16\x03\x01\x40\x00" + bytes(10)], ids=["text", "an endless record"]
 )
-def test_a_knock_without_tls_receives_an_alert_at_most(links: Links, garbage: bytes) -> None:
+def test_a_token_proof_without_tls_receives_an_alert_at_most(links: Links, garbage: bytes) -> None:
     intruder = links.intruder()
-    intruder.knock(links.directory)
+    intruder.prove_token(links.directory)
     with suppress(OSError):
         intruder.send(garbage)
     answer = intruder.receive()
@@ -200,10 +200,10 @@ def test_a_knock_without_tls_receives_an_alert_at_most(links: Links, garbage: by
 
 def test_silent_strangers_are_disconnected(links: Links) -> None:
     silent = [links.intruder() for _ in range(100)]
-    knocked = links.intruder()
-    knocked.knock(links.directory)
+    token_holder = links.intruder()
+    token_holder.prove_token(links.directory)
     assert {len(intruder.receive()) for intruder in silent} == {NONCE_BYTES}
-    assert knocked.receive() == b""
+    assert token_holder.receive() == b""
 
 
 def test_a_peer_without_a_hello_is_disconnected(links: Links) -> None:

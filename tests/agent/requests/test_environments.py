@@ -184,26 +184,26 @@ def test_wheels_that_are_not_on_the_host_are_missed_before_anything_is_created(h
     assert list(host.root.glob("environments/*/")) == []
 
 
-def test_other_content_is_another_environment(host: AgentHost) -> None:
+def test_other_content_is_another_environment(host: AgentHost, python: str) -> None:
     make_wheel(host.home / "wheels", "probe", "2.0")
-    assert trained(host, spec_with(host, wanted(host, "probe==1.0\n"))).startswith("1.0 ")
-    assert trained(host, spec_with(host, wanted(host, "probe==2.0\n"))).startswith("2.0 ")
+    assert trained(host, spec_with(host, wanted(host, "probe==1.0\n", python=python))).startswith("1.0 ")
+    assert trained(host, spec_with(host, wanted(host, "probe==2.0\n", python=python))).startswith("2.0 ")
     assert len(made(host)) == 2
 
 
-def test_a_file_with_hashes_is_installed_only_if_they_match(host: AgentHost) -> None:
+def test_a_file_with_hashes_is_installed_only_if_they_match(host: AgentHost, python: str) -> None:
     digest = hashlib.sha256(make_wheel(host.home / "wheels", "probe").read_bytes()).hexdigest()
-    trained(host, spec_with(host, wanted(host, f"probe==1.0 --hash=sha256:{digest}\n")))
+    trained(host, spec_with(host, wanted(host, f"probe==1.0 --hash=sha256:{digest}\n", python=python)))
     make_wheel(host.home / "wheels", "probe", text="# changed")
     with pytest.raises(AgentRefused) as refused:
-        host.up(spec_with(host, wanted(host, f"probe==1.0 --hash=sha256:{digest[::-1]}\n")))
+        host.up(spec_with(host, wanted(host, f"probe==1.0 --hash=sha256:{digest[::-1]}\n", python=python)))
     assert refused.value.code == "setup_failed"
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in refused.value.frame["detail"]
 
 
-def test_a_making_that_fails_is_a_failed_setup_and_leaves_its_log(host: AgentHost) -> None:
+def test_a_making_that_fails_is_a_failed_setup_and_leaves_its_log(host: AgentHost, python: str) -> None:
     with pytest.raises(AgentRefused) as refused:
-        host.up(spec_with(host, wanted(host, "no-such-package\n")))
+        host.up(spec_with(host, wanted(host, "no-such-package\n", python=python)))
     assert refused.value.code == "setup_failed"
     what = "the environment (requirements: requirements.txt) ended with exit code 1"
     assert refused.value.frame["summary"] == what
@@ -213,19 +213,19 @@ def test_a_making_that_fails_is_a_failed_setup_and_leaves_its_log(host: AgentHos
     assert "No matching distribution found for no-such-package" in log["text"]
 
 
-def test_the_setup_runs_within_the_environment_and_again_in_a_new_one(host: AgentHost) -> None:
+def test_the_setup_runs_within_the_environment_and_again_in_a_new_one(host: AgentHost, python: str) -> None:
     setup = {"text": 'python -c "import sys; print(sys.prefix)" >> $HOME/ran', "env": {}}
     for _ in range(2):
-        trained(host, spec_with(host, wanted(host), setup=setup))
+        trained(host, spec_with(host, wanted(host, python=python), setup=setup))
     [first] = made(host)
     shutil.rmtree(first)
-    trained(host, spec_with(host, wanted(host), setup=setup))
+    trained(host, spec_with(host, wanted(host, python=python), setup=setup))
     [second] = made(host)
     assert (host.home / "ran").read_text() == f"{first}/env\n{second}/env\n"
 
 
-def test_a_making_that_was_killed_is_never_used_and_removed_by_the_next(host: AgentHost) -> None:
-    environment = wanted(host)
+def test_a_making_that_was_killed_is_never_used_and_removed_by_the_next(host: AgentHost, python: str) -> None:
+    environment = wanted(host, python=python)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         del environment["env"]["PIP_NO_INDEX"]
         environment["env"].update(PIP_INDEX_URL=f"http://127.0.0.1:{silent.getsockname()[1]}/", PIP_RETRIES="0")
@@ -242,10 +242,10 @@ def test_a_making_that_was_killed_is_never_used_and_removed_by_the_next(host: Ag
     assert len(made(host)) == 1
 
 
-def test_hosts_that_share_a_home_make_it_once_at_the_same_time(make_host: MakeHost) -> None:
+def test_hosts_that_share_a_home_make_it_once_at_the_same_time(make_host: MakeHost, python: str) -> None:
     first = make_host("h1")
     second = make_host("h2", root=first.root)
-    environment = wanted(first)
+    environment = wanted(first, python=python)
     (second.home / "requirements.txt").write_text("probe\n")
     with ThreadPoolExecutor() as both:
         logs = list(both.map(lambda host: trained(host, spec_with(host, {**environment})), (first, second)))
@@ -293,8 +293,8 @@ def test_each_kind_gives_trainers_its_python_and_what_it_sets(
     assert prefix == str(host.home / "base" if "base" in program else made(host)[0] / "env")
 
 
-def test_gc_removes_an_environment_with_the_last_run_that_uses_it(host: AgentHost) -> None:
-    spec = spec_with(host, wanted(host), "sleep 1000", ttl_s=0)
+def test_gc_removes_an_environment_with_the_last_run_that_uses_it(host: AgentHost, python: str) -> None:
+    spec = spec_with(host, wanted(host, python=python), "sleep 1000", ttl_s=0)
     host.up(spec)
     [directory] = made(host)
     assert host.ask("gc", dry_run=False, all=True)["environments"] == []
@@ -323,11 +323,11 @@ def test_an_interpreter_that_is_not_there_is_named(host: AgentHost) -> None:
     assert refused.value.frame["summary"] == "this host has no python9.9 to create the environment"
 
 
-def test_settings_that_are_secrets_take_part_and_are_masked(host: AgentHost) -> None:
-    environment = wanted(host, "no-such-package\n")
+def test_settings_that_are_secrets_take_part_and_are_masked(host: AgentHost, python: str) -> None:
+    environment = wanted(host, "no-such-package\n", python=python)
     secret = environment["env"].pop("PIP_FIND_LINKS")
     shutil.move(secret, f"{secret}-hunter2")
     with pytest.raises(AgentRefused) as refused:
         host.up(spec_with(host, environment), secrets={"PIP_FIND_LINKS": f"{secret}-hunter2", "OTHER": "x"})
     assert "Looking in links: ***" in refused.value.frame["detail"]
-    trained(host, spec_with(host, wanted(host, "probe\n")))
+    trained(host, spec_with(host, wanted(host, "probe\n", python=python)))

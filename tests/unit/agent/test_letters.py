@@ -21,7 +21,7 @@ from dtctl.agent.requests.run_handles import RunHandle
 from dtctl.agent.run.intents import IntentFollower, to_end
 from dtctl.agent.run.letters import Correspondence, Letters
 from dtctl.agent.run.runfiles import RunFiles
-from tests.unit.agent.coordinate.seating import on
+from tests.unit.agent.coordinate.slots import on
 from tests.unit.agent.coordinate.world import spec_of
 
 HOW = made(How, by="ada@laptop", grace_s=3.0, **because([fact("stopped")]))

@@ -248,6 +248,27 @@ def test_repeated_failure_is_not_restarted() -> None:
         assert failed.why == [fact("exited", code=1), fact("cause", text=BAD), fact("same_way", count=3)]
 
 
+STOPPED_EARLY = past("", number=143, asked=True)
+
+
+@pytest.mark.parametrize(
+    ("history", "asked", "state"),
+    [
+        ([past(BAD), past(BAD)], False, "failed"),
+        ([past(BAD), STOPPED_EARLY], True, "failed"),
+        ([past(BAD), past("", 7, asked=True)], True, "stopped"),
+        ([past("", 7, asked=True), STOPPED_EARLY], True, "stopped"),
+        ([STOPPED_EARLY], True, "stopped"),
+    ],
+)
+def test_a_task_of_a_failed_start_has_failed_while_it_was_tried_again(
+    history: list[Past], asked: bool, state: str
+) -> None:
+    ended = decide(code(143), GIVEN_UP, asked=asked, history=history)
+    assert ended.state == state
+    assert state == "stopped" or ended.why == [fact("exited", code=1), fact("cause", text=BAD)]
+
+
 FULL = "OSError: [Errno 28] No space left on device"
 
 

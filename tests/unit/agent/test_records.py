@@ -27,7 +27,7 @@ FILES = [
     run_state.Start,
     run_state.Ending,
     run_state.Holder,
-    starting.Latecomers,
+    starting.PendingHosts,
     whole_run.RunView,
     whole_run.RequestBook,
     whole_run.Event,
@@ -244,9 +244,9 @@ LED: dict[str, Any] = {
         ({"roster": [MEMBER, MEMBER]}, "roster"),
         ({"stages": [{"name": "x", "tasks": [], "after": [0]}]}, "stages.0"),
         ({"recovery": {**RECOVERY, "retry": [256]}}, "recovery.retry.0"),
-        ({"seats": {"a": []}}, "seats.a"),
-        ({"seats": {"b": [WORKER]}}, "seats.b"),
-        ({"seats": {"a": [{**WORKER, "argv": []}]}}, "seats.a.worker:0.argv"),
+        ({"slots": {"a": []}}, "slots.a"),
+        ({"slots": {"b": [WORKER]}}, "slots.b"),
+        ({"slots": {"a": [{**WORKER, "argv": []}]}}, "slots.a.worker:0.argv"),
         ({"spares": {"c": {"address": "c", "addresses": {"worker:1": "c:1"}}}}, "spares.c.addresses"),
         ({"absent": ["c"]}, "absent"),
     ],
@@ -258,7 +258,7 @@ def test_a_spec_that_cannot_be_carried_out_is_refused_with_the_place(fields: dic
     assert wrong.value.field == where
 
 
-CREDENTIALS = {"key": "", "certificate": "", "authority": "", "knock": "0" * 64}
+CREDENTIALS = {"key": "", "certificate": "", "authority": "", "port_token": "0" * 64}
 UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CREDENTIALS}
 
 
@@ -270,7 +270,7 @@ UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CRE
         ({"bundle": "0" * 64}, "spec.bundle"),
         ({"credentials": None, "spec": {**LED, "roster": [MEMBER, ELSEWHERE]}}, "credentials"),
         ({"credentials": {**CREDENTIALS, "key": "\ud800"}}, "credentials"),
-        ({"credentials": {**CREDENTIALS, "knock": "0" * 63}}, "credentials.knock"),
+        ({"credentials": {**CREDENTIALS, "port_token": "0" * 63}}, "credentials.port_token"),
         ({"secrets": {"A": "b\0"}}, "secrets"),
     ],
 )

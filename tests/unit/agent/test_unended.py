@@ -17,7 +17,7 @@ from dtctl.agent.records.whole_run import Awaited
 from dtctl.agent.requests import runs, unended
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
-from tests.unit.agent.coordinate.seating import on, with_spares
+from tests.unit.agent.coordinate.slots import on, with_spares
 
 NOW = time.time()
 SPEC = on(with_spares("async-ps", {"ps:0": "a", "chief:0": "b", "worker:0": "c"}, "s", run="demo-1"), "a")

@@ -26,7 +26,7 @@ __all__ = ["launch"]
 Script = list[dict[str, Any] | DtctlError]
 DOWN = TransportError("d does not answer within 10 s", hint="is it up?", shared_summary="no answer within 10 s")
 OLD = "digits-0"
-CREDENTIALS = {"key": "K", "certificate": "C", "authority": "A", "knock": "0" * 64}
+CREDENTIALS = {"key": "K", "certificate": "C", "authority": "A", "port_token": "0" * 64}
 
 
 Requests = dict[tuple[str, str], Mapping[str, Any]]
@@ -56,8 +56,8 @@ def test_the_run_starts_without_a_host_of_a_worker(launch: Start) -> None:
 
 def test_credentials_of_a_missing_host_are_kept_only_on_the_coordinators_host(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
-    assert [sorted(heard[host, "start"]["latecomers"]) for host in "abc"] == [[], [], ["d"]]
-    assert "PRIVATE KEY" in heard["c", "start"]["latecomers"]["d"]["key"]
+    assert [sorted(heard[host, "start"]["pending_hosts"]) for host in "abc"] == [[], [], ["d"]]
+    assert "PRIVATE KEY" in heard["c", "start"]["pending_hosts"]["d"]["key"]
 
 
 def test_each_task_keeps_its_place_in_the_cluster_that_trainers_receive(launch: Start) -> None:

@@ -1,4 +1,4 @@
-"""Hosts without a task in a start and in a run: who may fail, whose tasks are where, and which host is believed."""
+"""Hosts without a task in a start and in a run: who may fail, whose tasks are where, and whose report is accepted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_start_goes_on_without_a_spare_or_an_arbiter_that_fails(
     assert {name for name, each in asked.items() if each == ["up", "start", "keep"]} == set("abcdstz") - {host}
     begin = sent["c"][1]
     if kind == "up":  # what the run is begun without it can join later
-        assert (begin["absent"], list(begin["latecomers"])) == ([host], [host])
+        assert (begin["absent"], list(begin["pending_hosts"])) == ([host], [host])
 
 
 def test_start_fails_with_a_host_that_has_tasks_as_ever(spared: Start) -> None:
@@ -114,11 +114,11 @@ def inventory_after(number: int = 0, term: int = 0, elected: str | None = None, 
     """Of a run in which hosts have taken the places of others."""
     reported = inventory(RECORD)
     roster = [
-        {**one, "host": moved[one["host"]], "seat": one["host"], "address": "there:1"} if one["host"] in moved else one
+        {**one, "host": moved[one["host"]], "slot": one["host"], "address": "there:1"} if one["host"] in moved else one
         for one in reported["roster"]
     ]
     spares = {name: {"address": name, "addresses": dict.fromkeys(HOSTS.values(), f"{name}:1")} for name in "st"}
-    more = {"spares": spares, "arbiters": ["z"], "moved": {"number": number, "seats": moved}}
+    more = {"spares": spares, "arbiters": ["z"], "moved": {"number": number, "slots": moved}}
     found: Inventory = checked(Inventory, {**reported, **more, "roster": roster, "term": term, "elected": elected})
     return found
 
@@ -150,7 +150,7 @@ def test_hosts_agree_on_a_run_though_not_all_have_heard_of_a_move(
     assert known.idle_hosts == tuple(name for name in "abcdstz" if name not in known.roster.values())
 
 
-def test_host_outside_of_the_run_is_not_believed() -> None:
+def test_report_of_a_host_outside_of_the_run_is_not_accepted() -> None:
     answers: Any = {"x": {"inventory": AFTER}}
     assert agreed(RECORD, answers) is None
 

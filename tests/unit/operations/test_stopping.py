@@ -101,7 +101,7 @@ def test_invalid_agent_messages_are_refused(lie: Mapping[str, Any]) -> None:
     order = StopOrder("me@here")
     result = stop(record(), transport, tuple(record().roster), order, found.append)
     assert not found
-    assert result.away is not None, "the coordinator is not believed, and every host is asked"
+    assert result.away is not None, "the answer of the coordinator is not accepted, and every host is asked"
     assert all(isinstance(error, TransportError) for error in result.errors.values())
 
 

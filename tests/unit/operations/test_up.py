@@ -77,6 +77,10 @@ class Notes:
     def take_back(self, record: RunRecord) -> None:
         self._note("take_back", record)
 
+    def note_failure(self, record: RunRecord, error: DtctlError) -> None:
+        self.order.append("note_failure")
+        self.failure = error.summary
+
     def _note(self, what: str, record: RunRecord) -> None:
         self.order.append(what)
         if what in self._full:
@@ -358,12 +362,12 @@ def test_every_host_gets_its_own_credentials_without_the_authority_key(launch: S
     given: dict[str, Any] = {}
     started(launch, agents(up=lambda session, fields: given.update({session.host.name: fields["credentials"]})))
     assert sorted(given) == list("abcd")
-    assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "knock")}
-    for field, different in {"key": 4, "certificate": 4, "authority": 1, "knock": 1}.items():
+    assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "port_token")}
+    for field, different in {"key": 4, "certificate": 4, "authority": 1, "port_token": 1}.items():
         assert len({each[field] for each in given.values()}) == different
     signer = x509.load_pem_x509_certificate(given["a"]["authority"].encode()).public_key()
     for each in given.values():
-        assert "PRIVATE KEY" not in each["authority"] + each["certificate"] + each["knock"]
+        assert "PRIVATE KEY" not in each["authority"] + each["certificate"] + each["port_token"]
         assert load_pem_private_key(each["key"].encode(), None).public_key() != signer
 
 
@@ -379,7 +383,8 @@ def test_run_is_recorded_before_any_host_is_contacted_and_again_before_keep(
 
 
 @pytest.mark.parametrize(
-    ("code", "then"), [("port_taken", ["begin", "take_back"]), ("disk_full", ["begin"]), ("internal", ["begin"])]
+    ("code", "then"),
+    [("port_taken", ["begin", "take_back", "note_failure"]), ("disk_full", ["begin"]), ("internal", ["begin"])],
 )
 def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
     launch: Start, code: str, then: list[str]

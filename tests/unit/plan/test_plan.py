@@ -268,7 +268,7 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         "vital": True,
         "decides": True,
         "serves": False,
-        "seat": None,
+        "slot": None,
         "addressed": False,
         "listens": True,
     }

@@ -13,7 +13,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from dtctl.agent.records.answers import Leaving
+from dtctl.agent.records.answers import Departing
 from dtctl.agent.records.values import StopPhase
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, TaskId
@@ -106,7 +106,7 @@ def test_the_error_that_ends_the_work_for_a_host_is_shown() -> None:
 PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
 
 
-def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = None) -> Leaving:
+def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = None) -> Departing:
     return {"way": way, "for_s": for_s, "signal": signal}
 
 
@@ -126,7 +126,7 @@ def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = Non
         ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): leaving("saving", 1.0) for n in range(6)}),
     ],
 )
-def test_the_line_names_saving_tasks_and_ends(line: str, tasks: dict[TaskId, Leaving]) -> None:
+def test_the_line_names_saving_tasks_and_ends(line: str, tasks: dict[TaskId, Departing]) -> None:
     assert stopping_line(tasks, 30.0) == line
 
 

@@ -31,7 +31,7 @@ from dtctl.agent.records.reasons import (
 BEFORE: dict[str, Fact] = {
     "asked_of": fact("asked_stop"),
     "firewall": fact("hosts_unconnected", text="gpu-b, gpu-c", what="10.0.0.1:2221"),
-    "told_anew": fact("put_aside", text="cluster.json is damaged", what="cluster.json.damaged-1"),
+    "rebuilt": fact("put_aside", text="cluster.json is damaged", what="cluster.json.damaged-1"),
     "holds": fact("drained", host="gpu-b", by="ann@desk"),
     "steps_lost": fact("back_to_step", step=1200),
     "and_more": fact("waits_in_state", task="worker:1", text="starting"),

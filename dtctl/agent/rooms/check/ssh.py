@@ -43,7 +43,7 @@ def ssh_facts(talk: Conversation, question: SshQuestion) -> SshFacts:
         _start(answer)
     listener = _listener()
     answer["machine"] = ("%s %s" % (machine.identity(), os.environ["SSH_CONNECTION"].split()[-1]))[:4096]
-    limits, answer["told_by"] = _limits(listener)  # type: ignore[typeddict-item]
+    limits, answer["limits_from"] = _limits(listener)  # type: ignore[typeddict-item]
     answer["max_startups"] = limits.get("maxstartups", "")[:100] or None
     sessions = limits.get("maxsessions", "")
     answer["max_sessions"] = int(sessions) if sessions.isdigit() and len(sessions) < 10 else None
@@ -83,12 +83,16 @@ def _start(answer: SshFacts) -> None:
         answer["noise"] = output.read(_MOST_NOISE).decode("utf-8", "replace")[:_MOST_NOISE]
 
 
-def _listener() -> str:
-    """The title of the sshd that this conversation came through; empty where there is none above it."""
+def _listener() -> Optional[str]:
+    """The title of the sshd that this conversation came through; empty where there is none above it. None: /proc hides
+    a process above this one (hidepid), and that one may be it.
+    """
     pid = os.getpid()
     for _ in range(20):
         process = processes.Process.read(pid)
-        if process is None or process.parent < 1:
+        if process is None:
+            return None
+        if process.parent < 1:
             break
         pid = process.parent
         title = processes.proc_text(pid, "cmdline").replace("\0", " ").strip()
@@ -97,21 +101,23 @@ def _listener() -> str:
     return ""
 
 
-def _limits(listener: str) -> Tuple[Dict[str, str], str]:
-    """MaxStartups and MaxSessions, and the source of them."""
+def _limits(listener: Optional[str]) -> Tuple[Dict[str, str], str]:
+    """MaxStartups and MaxSessions, and the source of them; none if it is unknown with which file sshd runs."""
+    if listener is None:
+        return {}, ""
     file = _FILE.search(listener)
-    limits, told_by = _asked(file[1] if file else None), "sshd"
+    limits, limits_from = _asked(file[1] if file else None), "sshd"
     if not limits:
         lines = _lines(file[1] if file else _CONFIGURATION, [])
         read = settings(lines or [])
         limits = {} if lines is None else {**_DEFAULTS, **read}
-        told_by = "" if lines is None else "file" if read else "default"
+        limits_from = "" if lines is None else "file" if read else "default"
     title = _STARTUPS.search(listener)
     if title:
         words = limits.get("maxstartups", "").split(":")
         rate = words[1] if len(words) == 3 else "30"
-        limits, told_by = {**limits, "maxstartups": "%s:%s:%s" % (title[1], rate, title[2])}, told_by or "sshd"
-    return limits, told_by
+        limits, limits_from = {**limits, "maxstartups": "%s:%s:%s" % (title[1], rate, title[2])}, limits_from or "sshd"
+    return limits, limits_from
 
 
 def _asked(file: Optional[str]) -> Dict[str, str]:

@@ -95,7 +95,7 @@ class FileServer:
         with ExitStack() as stack:
             try:
                 connection = stack.enter_context(socket.create_connection((address, port), CONNECT_S))
-                connection.sendall(self._identity.knock(_nonce(connection)))
+                connection.sendall(self._identity.token_proof(_nonce(connection)))
                 connection.settimeout(SILENCE_S)
                 secure = stack.enter_context(self._client.wrap_socket(connection))
             except (OSError, ValueError):  # ValueError: no name of a host

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Callable, Container, Dict, List, Mapping
 
     from ...records.spec import Spec
-    from .records import Slot
+    from .records import ListenRequest
 
 PADDING = b"." * 16_384
 """More than one packet of any network (usually at most 9,000 bytes)."""
@@ -194,17 +194,21 @@ class Listener:
             self._selector.unregister(guest.connection)
 
 
-def bind(listener: Listener, slots: List[Slot], live: Container[int], others: Mapping[int, Spec]) -> List[Bound]:
-    """The result for each slot; `live` ports are those of the cluster's own run, which is left alone.
+def bind(
+    listener: Listener, requests: List[ListenRequest], live: Container[int], others: Mapping[int, Spec]
+) -> List[Bound]:
+    """The result for each request; `live` ports are those of the cluster's own run, which is left alone.
 
     `others`: ports of the user's other live runs -> the spec of the run.
     """
-    chosen: List[int] = [slot["port"] for slot in slots]
-    return [_bind(listener, slot, live, others, chosen) for slot in slots]
+    chosen: List[int] = [request["port"] for request in requests]
+    return [_bind(listener, request, live, others, chosen) for request in requests]
 
 
-def _bind(listener: Listener, slot: Slot, live: Container[int], others: Mapping[int, Spec], chosen: List[int]) -> Bound:
-    whose, port = slot["whose"], slot["port"]
+def _bind(
+    listener: Listener, request: ListenRequest, live: Container[int], others: Mapping[int, Spec], chosen: List[int]
+) -> Bound:
+    whose, port = request["whose"], request["port"]
     answer = made(Bound, whose=whose, port=port or None, state="bound")
     if port in live:
         sockets = sorted(map(int, ports.listening(port)))[:100]

@@ -3,7 +3,7 @@
 from ...records.kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from ...records.values import Count, Hex32, Line, Name, Port, Seconds
 
-MOST_SLOTS = 1000
+MOST_LISTENERS = 1000
 MOST_PEERS = 2000
 MOST_ADDRESSES = 100
 
@@ -31,7 +31,7 @@ Trouble = OneOf[
 ]
 
 
-class Slot(Record):
+class ListenRequest(Record):
     """A port to listen on; 0: the host chooses one."""
 
     whose: Whose
@@ -56,7 +56,7 @@ class NetworkQuestion(Record):
     """The cluster whose live run is left alone."""
     host: Default[Name, "host"]
     """The name by which this host answers."""
-    listen: Default[AtMost[List[Slot], MOST_SLOTS], []]
+    listen: Default[AtMost[List[ListenRequest], MOST_LISTENERS], []]
     names: Default[AtMost[List[Address], MOST_ADDRESSES], []]
     """The names by which the others know this host."""
     reach: Default[AtMost[List[Peer], MOST_PEERS], []]
@@ -69,7 +69,7 @@ class NetworkQuestion(Record):
 
 
 class Bound(Record):
-    """The result for a slot. idle: it is the live run's, and nothing listens there. tried: another check has it."""
+    """The result for a port. idle: it is the live run's, and nothing listens there. tried: another check has it."""
 
     whose: Whose
     port: Default[Optional[Port], None]
@@ -145,7 +145,7 @@ class Measured(Record):
 class NetworkFacts(Record):
     """The results of one round."""
 
-    bound: Default[AtMost[List[Bound], MOST_SLOTS], []]
+    bound: Default[AtMost[List[Bound], MOST_LISTENERS], []]
     interfaces: Default[AtMost[List[Interface], MOST_ADDRESSES], []]
     resolved: Default[AtMost[List[Resolved], MOST_ADDRESSES], []]
     proxies: Default[AtMost[Dict[AtMost[str, 100], Line], 20], {}]
@@ -174,7 +174,7 @@ class SshFacts(Record):
     max_startups: Default[Optional[AtMost[str, 100]], None]
     """MaxStartups of sshd_config(5): the numbers of concurrent logins from which some and then all are refused."""
     max_sessions: Default[Optional[Count], None]
-    told_by: Default[OneOf["", "sshd", "file", "default"], ""]
+    limits_from: Default[OneOf["", "sshd", "file", "default"], ""]
     """The source of the limits:"""
     machine: Default[Line, ""]
     """The same for all hosts of the inventory that are one machine with one sshd."""

@@ -101,13 +101,13 @@ def open_endpoints(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[
     """
     known = {(endpoint.host, endpoint.whose): endpoint for endpoint in endpoints_of(plan)}
     found = {}
-    for host, slots in bound.items():
-        for slot in slots:
-            endpoint = known.get((host, slot["whose"]))
-            if endpoint is None or slot["state"] not in ("bound", "live") or endpoint.port not in (0, slot["port"]):
+    for host, ports in bound.items():
+        for port in ports:
+            endpoint = known.get((host, port["whose"]))
+            if endpoint is None or port["state"] not in ("bound", "live") or endpoint.port not in (0, port["port"]):
                 continue
-            address = f"{endpoint.address.rpartition(':')[0]}:{slot['port']}"
-            found[replace(endpoint, address=address)] = slot["state"] == "live"
+            address = f"{endpoint.address.rpartition(':')[0]}:{port['port']}"
+            found[replace(endpoint, address=address)] = port["state"] == "live"
     return found
 
 

@@ -130,8 +130,8 @@ def rules_of(plan: RunPlan, kind: Kind, resolve: Resolve = addresses_of) -> tupl
         )
     endpoints = endpoints_of(plan)
     ports = {host: [endpoint.port for endpoint in endpoints if endpoint.host == host] for host in plan.members}
-    for spare, seats in plan.seats.items():
-        ports[spare] += [task.port for tasks in seats.values() for task in tasks]
+    for spare, slots in plan.slots.items():
+        ports[spare] += [task.port for tasks in slots.values() for task in tasks]
     names = {host: plan.addresses[host] for host in plan.members}
     return firewall(cluster.name, ports, _known(names, resolve, str(cluster.file)), kind)
 

@@ -39,27 +39,30 @@ def _few(causes: list[Cause]) -> Iterator[Cause]:
 
 def _taken(view: View) -> Iterator[Cause]:
     """One cause per live run of the user, with all its ports; one per other port, with its holder on the first host."""
-    every = [(host, slot) for host, slots in view.bound.items() for slot in slots if slot["state"] == "taken"]
-    for run, of_run in grouped((slot["run"], (host, slot)) for host, slot in every if slot["run"]).items():
+    every = [
+        (host, bound) for host, bound_ports in view.bound.items() for bound in bound_ports if bound["state"] == "taken"
+    ]
+    for run, of_run in grouped((bound["run"], (host, bound)) for host, bound in every if bound["run"]).items():
         hosts = tuple(dict.fromkeys(host for host, _ in of_run))
         fields: dict[str, object] = {
-            "ports": tuple(sorted({slot["port"] or 0 for _, slot in of_run})),
-            "whose": tuple(dict.fromkeys(slot["whose"] for _, slot in of_run)),
+            "ports": tuple(sorted({bound["port"] or 0 for _, bound in of_run})),
+            "whose": tuple(dict.fromkeys(bound["whose"] for _, bound in of_run)),
             "run": run,
             "cluster": of_run[0][1]["cluster"],
         }
         yield Cause("ports_of_own_run", hosts, fields=fields)
-    taken = grouped((slot["port"], (host, slot)) for host, slot in every if not slot["run"])
+    taken = grouped((bound["port"], (host, bound)) for host, bound in every if not bound["run"])
     for port, on in ((port, dict(pairs)) for port, pairs in taken.items()):
-        first, slot = next(iter(on.items()))
-        about = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": slot["holder"]}
+        first, bound = next(iter(on.items()))
+        about = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": bound["holder"]}
         yield Cause("port_taken", tuple(on), fields=about | ({"on": first} if len(on) > 1 else {}))
 
 
 def _tried(view: View) -> Iterator[Cause]:
     """Ports that another check is trying at the same time."""
     hosts = {
-        host: {slot["port"] or 0 for slot in slots if slot["state"] == "tried"} for host, slots in view.bound.items()
+        host: {bound["port"] or 0 for bound in bound_ports if bound["state"] == "tried"}
+        for host, bound_ports in view.bound.items()
     }
     on = tuple(host for host, ports in hosts.items() if ports)
     if on:

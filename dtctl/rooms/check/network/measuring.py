@@ -212,9 +212,9 @@ def meeting(hosts: Sequence[str], number: int) -> tuple[Pair, ...]:
     rests.
     """
     first, *others = [*hosts, ""] if len(hosts) % 2 else hosts
-    seats = [first, *others[number:], *others[:number]]
-    half = len(seats) // 2
-    pairs = zip(seats[:half], reversed(seats[half:]), strict=True)
+    circle = [first, *others[number:], *others[:number]]
+    half = len(circle) // 2
+    pairs = zip(circle[:half], reversed(circle[half:]), strict=True)
     return tuple((one, other) if number % 2 else (other, one) for one, other in pairs if one and other)
 
 

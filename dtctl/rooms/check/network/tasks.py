@@ -221,7 +221,7 @@ def network_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Li
     yield from measuring.exchange_lines(context, answers, _measured_since(context, answers))
 
 
-assert CHOSEN_PORT == 0  # in a Slot, too, it means a port that the host chooses
+assert CHOSEN_PORT == 0  # in a ListenRequest, too, it means a port that the host chooses
 
 TOPIC = Topic("network", network_questions, network_findings, network_lines, exposure.doors)
 

@@ -27,7 +27,7 @@ from dtctl.agent.records.spec import (
     shortest_replace_s,
 )
 from dtctl.agent.run.runfiles import RunFiles
-from tests.unit.agent.coordinate.seating import on, with_spares
+from tests.unit.agent.coordinate.slots import on, with_spares
 
 PLACES = {"chief:0": "a", "worker:0": "b"}
 SPEC = on(with_spares("async-ps", PLACES, "s", grace_s=10.0, recovery={"replace_s": 100.0}), "b")

@@ -22,7 +22,7 @@ from dtctl.agent.records.run_state import Advance, Entry, Intent, Process, State
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
-from tests.unit.agent.coordinate.seating import moved, on, with_spares
+from tests.unit.agent.coordinate.slots import moved, on, with_spares
 from tests.unit.agent.coordinate.world import spec_of
 
 TASKS = ("worker:0", "worker:1")
@@ -201,13 +201,13 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
 
 
 def orders(**fields: Any) -> Any:
-    return checked(Orders, {"type": "orders", "intents": {}, "mending": False, "over": False, **fields})
+    return checked(Orders, {"type": "orders", "intents": {}, "recovering": False, "over": False, **fields})
 
 
 def test_disconnected_agent_treats_silence_as_waiting(followed: Any) -> None:
     assert followed({"type": "connected"}).recovering
     assert not followed(WELCOME).recovering
-    assert followed(orders(mending=True)).recovering
+    assert followed(orders(recovering=True)).recovering
     assert not followed(orders()).recovering
     assert followed({"type": "gone", "reason": "connection timed out", "last_received": 100.5}).recovering
 

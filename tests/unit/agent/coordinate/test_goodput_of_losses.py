@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtctl.agent.run.goodput import PARTS
-from tests.unit.agent.coordinate.seat_world import SeatWorld
+from tests.unit.agent.coordinate.slot_world import SlotWorld
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -30,7 +30,7 @@ class Training:
     def __init__(self, strategy: str, *spares: str) -> None:
         places = PLACES[strategy]
         recovery = {"replace_s": REPLACE_S, "max_restarts": 100}
-        self.world = SeatWorld(strategy, places, *spares, recovery=recovery)
+        self.world = SlotWorld(strategy, places, *spares, recovery=recovery)
         self.workers = {task for task in places if task.startswith("worker")}
         self.needed = {task for task in places if strategy != "async-ps" or task not in ("worker:1", "worker:2")}
         self.kept, self.saved, self.saved_at = 0.0, 0.0, self.world.now

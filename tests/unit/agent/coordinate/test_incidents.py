@@ -86,7 +86,7 @@ def test_run_without_steps_has_recovered_when_its_tasks_run() -> None:
     one = lost(view, "worker:0")
     assert not view.trains_again(one)
     view.begin_incident(one, 1011.0)
-    assert (one["begun"], one["told"]) == (1011.0, {"chief:0": None, "worker:0": None, "worker:1": None})
+    assert (one["begun"], one["steps_at_restart"]) == (1011.0, {"chief:0": None, "worker:0": None, "worker:1": None})
     assert not has_steps(one)
     assert view.trains_again(one)
 
@@ -97,7 +97,7 @@ def test_run_with_steps_has_recovered_at_the_next_step_of_any_task() -> None:
     one = lost(view, "worker:0")
     assert has_steps(one)
     view.begin_incident(one, 1011.0)
-    assert one["told"]["worker:1"] == 40
+    assert one["steps_at_restart"]["worker:1"] == 40
     assert not view.trains_again(one)
     views.reported(view, "ps:0", step=3)
     assert not view.trains_again(one), "a ps does not train"

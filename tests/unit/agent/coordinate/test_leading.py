@@ -23,7 +23,7 @@ from dtctl.agent.records.vitals import Machine
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
-from tests.unit.agent.coordinate.seating import moved, with_spares
+from tests.unit.agent.coordinate.slots import moved, with_spares
 from tests.unit.agent.coordinate.world import Fields, spec_of
 
 PLACES = {"chief:0": "lead", "worker:0": "good", "worker:1": "bad"}
@@ -491,7 +491,7 @@ def test_that_the_lease_is_over_is_on_the_disk_soon(voters: tuple[Desk, Voters])
 
 
 @pytest.fixture
-def seats(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
+def slots(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
     """The coordinator has decided that s takes the place of `bad`, and no voter knows it yet."""
     desk, voters = Desk(tmp_path, with_spares("async-ps", PLACES, "s")), Voters()
     desk.open(voters)
@@ -503,9 +503,9 @@ def seats(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
 
 
 def test_move_begins_when_a_majority_of_the_voters_knows_it_and_not_before(
-    seats: tuple[Desk, Voters],
+    slots: tuple[Desk, Voters],
 ) -> None:
-    desk, majority = seats
+    desk, majority = slots
     desk.links.sent.clear()
     desk.receive("bad", desk.hello("bad"))
     assert (desk.leading.moved, desk.leading.may_start, desk.links.redirected) == (None, False, ["bad"])
@@ -520,9 +520,9 @@ def no_space(*_: object) -> None:
 
 
 def test_a_move_that_the_disk_does_not_take_is_not_begun(
-    seats: tuple[Desk, Voters], monkeypatch: pytest.MonkeyPatch
+    slots: tuple[Desk, Voters], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, majority = seats
+    desk, majority = slots
     monkeypatch.setattr(majority, "publish", no_space)
     desk.leading.coordinator.view.data["moved"] = moved(2, bad="s")
     desk.state_of("good")
@@ -531,8 +531,8 @@ def test_a_move_that_the_disk_does_not_take_is_not_begun(
     assert desk.leading.moved is None
 
 
-def test_a_coordinator_that_ended_before_it_followed_its_own_move_goes_on_with_it(seats: tuple[Desk, Voters]) -> None:
-    desk, majority = seats
+def test_a_coordinator_that_ended_before_it_followed_its_own_move_goes_on_with_it(slots: tuple[Desk, Voters]) -> None:
+    desk, majority = slots
     desk.leading.close()
     desk.open(majority)
     desk.receive("good")
@@ -544,10 +544,10 @@ def test_a_coordinator_that_ended_before_it_followed_its_own_move_goes_on_with_i
 
 @pytest.mark.parametrize(("is_full", "since"), [(False, 70.0), (True, 110.0)])
 def test_how_long_a_host_was_silent_is_off_the_disk_before_it_can_be_heard_again(
-    seats: tuple[Desk, Voters], is_full: bool, since: float, monkeypatch: pytest.MonkeyPatch
+    slots: tuple[Desk, Voters], is_full: bool, since: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A coordinator that is killed after it has heard the host, and before it has written that, would find it."""
-    desk, majority = seats
+    desk, majority = slots
     desk.leading.coordinator.view.hosts["good"].update({"connected": False, "silent_s": 40.0})
     desk.leading._save(desk.now, at_once=True)
     desk.leading.close()
@@ -560,8 +560,8 @@ def test_how_long_a_host_was_silent_is_off_the_disk_before_it_can_be_heard_again
     assert desk.leading.coordinator.contacts.away["good"] == since
 
 
-def test_agent_of_a_replaced_host_is_not_restarted(seats: tuple[Desk, Voters]) -> None:
-    desk, majority = seats
+def test_agent_of_a_replaced_host_is_not_restarted(slots: tuple[Desk, Voters]) -> None:
+    desk, majority = slots
     desk.receive("bad", desk.hello("bad"))
     desk.leading.coordinator.contacts.note_answer("bad", answers=True)
     desk.leading.coordinator.view.hosts["bad"]["heard"] = WALL
@@ -575,8 +575,8 @@ def test_agent_of_a_replaced_host_is_not_restarted(seats: tuple[Desk, Voters]) -
     assert desk.leading.coordinator.view.data["warnings"] == []
 
 
-def test_after_a_move_agents_that_follow_older_ones_are_sent_it_and_are_not_heard(seats: tuple[Desk, Voters]) -> None:
-    desk, majority = seats
+def test_after_a_move_agents_that_follow_older_ones_are_sent_it_and_are_not_heard(slots: tuple[Desk, Voters]) -> None:
+    desk, majority = slots
     desk.leading.close()
     desk.files.write_moved(moved(bad="s"))
     desk.spec = desk.files.spec()

@@ -11,29 +11,29 @@ from dtctl.agent.coordinate.election import LEASE_S
 from dtctl.agent.records.spec import DRIFT
 from dtctl.agent.run import drains, intents
 from dtctl.agent.supervise import task as supervised
-from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
-from tests.unit.agent.coordinate.seating import REPLACE_S
+from tests.unit.agent.coordinate.slot_world import SlotWorld, SlowAttempt
+from tests.unit.agent.coordinate.slots import REPLACE_S
 
 PLACES = {"ps:0": "a", "chief:0": "c", "worker:0": "d", "worker:1": "e"}
 GANG = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
 SOON_S = REPLACE_S + 15.0
 
 
-def made(strategy: str, *spares: str, **fields: Any) -> SeatWorld:
+def made(strategy: str, *spares: str, **fields: Any) -> SlotWorld:
     places = GANG if strategy == "collective" else PLACES
     unseen = fields.pop("unseen", [])
-    world = SeatWorld(strategy, places, *(spares or ("s", "t")), **fields)
+    world = SlotWorld(strategy, places, *(spares or ("s", "t")), **fields)
     world.unseen = dict.fromkeys(spares, unseen)
     world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
     world.run_for(1.0)
     return world
 
 
-def ready(world: SeatWorld) -> bool:
+def ready(world: SlotWorld) -> bool:
     return all(task.entry["ready"] and task.entry["state"] == "running" for task in world.tasks.values())
 
 
-def restarted(world: SeatWorld) -> list[str]:
+def restarted(world: SlotWorld) -> list[str]:
     return [task for task, attempt in world.attempts.items() if attempt > 1]
 
 
@@ -55,7 +55,7 @@ def test_lost_host_is_replaced_and_dependent_tasks_are_restarted(
     world.run_for(REPLACE_S - 5.0)
     assert world.data["moved"]["number"] == 0
     world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), 30.0)
-    assert world.data["moved"]["seats"] == {lost: "s"}
+    assert world.data["moved"]["slots"] == {lost: "s"}
     assert [task for task, host in world.places.items() if host == "s"] == moved
     assert restarted(world) == again
     assert {world.attempts[task] for task in moved} == {2}, "attempts are numbered on"
@@ -76,13 +76,13 @@ def test_the_host_of_the_lead_that_coordinates_is_replaced_after_another_was_ele
     world.run_for(20.0)
     world.elect("s")
     world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
-    assert world.data["moved"]["seats"] == {lost: "s"}
+    assert world.data["moved"]["slots"] == {lost: "s"}
     assert restarted(world) == again
 
 
 def test_a_task_whose_address_others_are_started_with_moves_with_all_of_them() -> None:
     """A ps of TensorFlow fetches what a worker sends, at the address that it was started with."""
-    world = SeatWorld("async-ps", PLACES, "s", "t")
+    world = SlotWorld("async-ps", PLACES, "s", "t")
     for member in world.raw["roster"]:
         member["addressed"] = True
     world.until(lambda: ready(world))
@@ -92,7 +92,7 @@ def test_a_task_whose_address_others_are_started_with_moves_with_all_of_them() -
 
 
 def test_a_task_that_is_too_many_moves_with_its_host_and_waits_there() -> None:
-    world = SeatWorld("async-ps", {**PLACES, "worker:2": "e"}, "s", "t")
+    world = SlotWorld("async-ps", {**PLACES, "worker:2": "e"}, "s", "t")
     world.until(lambda: ready(world))
     world.request("drain", job="worker", count=2)
     world.run_for(2.0)
@@ -120,7 +120,7 @@ def test_a_host_that_shuts_down_and_does_not_come_back_is_replaced(strategy: str
     assert drains.is_drained(world.data["intents"]["worker:1"])
     world.crash(lost)
     world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
-    assert world.data["moved"]["seats"] == {lost: "s"}
+    assert world.data["moved"]["slots"] == {lost: "s"}
     assert restarted(world) == again
 
 
@@ -130,7 +130,7 @@ def test_a_spare_that_dies_while_it_takes_a_place_is_replaced_itself() -> None:
     world.until(lambda: world.data["moved"]["number"] == 1, SOON_S)
     world.crash("s")
     world.until(lambda: world.data["moved"]["number"] == 2 and ready(world), SOON_S)
-    assert world.data["moved"]["seats"] == {"b": "t"}
+    assert world.data["moved"]["slots"] == {"b": "t"}
 
 
 def test_a_spare_whose_disk_is_full_never_begins_and_is_passed_over() -> None:
@@ -138,7 +138,7 @@ def test_a_spare_whose_disk_is_full_never_begins_and_is_passed_over() -> None:
     world.full.add("s")
     world.crash("e")
     world.until(lambda: world.data["moved"]["number"] == 2 and ready(world), 2 * SOON_S)
-    assert world.data["moved"]["seats"] == {"e": "t"}
+    assert world.data["moved"]["slots"] == {"e": "t"}
     assert world.running_on("worker:1") == ["t"]
 
 
@@ -147,7 +147,7 @@ def test_losses_one_after_the_other_fill_idle_spares_first_and_then_the_others()
     for number, host in enumerate(("e", "d", "a"), 1):
         world.crash(host)
         world.until(lambda number=number: world.data["moved"]["number"] == number and ready(world), SOON_S)  # type: ignore[misc]
-    assert world.data["moved"]["seats"] == {"e": "s", "d": "t", "a": "s"}
+    assert world.data["moved"]["slots"] == {"e": "s", "d": "t", "a": "s"}
     assert world.condition == "Running"
 
 
@@ -156,7 +156,7 @@ def test_hosts_that_are_lost_together_are_replaced_together() -> None:
     world.crash("e")
     world.crash("a")
     world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
-    assert world.data["moved"]["seats"] == {"a": "s", "e": "t"}
+    assert world.data["moved"]["slots"] == {"a": "s", "e": "t"}
     assert {world.attempts[task] for task in PLACES} == {2}
 
 
@@ -166,9 +166,9 @@ def test_a_host_that_is_lost_while_another_is_replaced_is_replaced_in_its_own_ti
     world.run_for(REPLACE_S - 20.0)
     world.crash("a")
     world.run_for(REPLACE_S - 3.0)
-    assert world.data["moved"]["seats"] == {"e": "s"}
+    assert world.data["moved"]["slots"] == {"e": "s"}
     world.run_for(6.0)
-    assert world.data["moved"]["seats"] == {"e": "s", "a": "t"}
+    assert world.data["moved"]["slots"] == {"e": "s", "a": "t"}
     world.until(lambda: ready(world))
 
 
@@ -203,7 +203,7 @@ def test_reconnected_host_keeps_its_tasks_or_learns_their_host(strategy: str, ba
     if is_moved:
         world.crash("s")
         world.until(lambda: world.data["moved"]["number"] == 2 and ready(world), SOON_S)
-        assert world.data["moved"]["seats"] == {}, "it takes its own place again"
+        assert world.data["moved"]["slots"] == {}, "it takes its own place again"
 
 
 def test_a_host_that_was_cut_off_for_a_while_goes_on_from_where_its_tasks_are() -> None:
@@ -241,30 +241,30 @@ def test_tasks_move_to_where_the_checkpoints_are_seen(
         world.until(lambda: ready(world) and not world.data["alerts"], 30.0)
 
 
-def drain(world: SeatWorld) -> None:
+def drain(world: SlotWorld) -> None:
     world.request("drain", host="e")
     world.run_for(20.0)
     world.crash("e")
 
 
-def no_lease(world: SeatWorld) -> None:
+def no_lease(world: SlotWorld) -> None:
     world.crash("e")
     world.lease = False
 
 
-def stop_task(world: SeatWorld) -> None:
+def stop_task(world: SlotWorld) -> None:
     world.request("stop", ["worker:1"])
     world.run_for(20.0)
     world.crash("e")
 
 
-def drain_spares(world: SeatWorld) -> None:
+def drain_spares(world: SlotWorld) -> None:
     for spare in ("s", "t"):
         world.request("drain", host=spare)
     world.crash("e")
 
 
-def spares_away(world: SeatWorld) -> None:
+def spares_away(world: SlotWorld) -> None:
     world.crash("e")
     world.crash("s")
     world.crash("t")
@@ -287,7 +287,7 @@ def test_a_spare_that_was_drained_takes_a_place_after_undrain() -> None:
     assert world.coordinator.view.drained_hosts() == ["s", "t"]
     world.request("undrain", host="t")
     world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), 30.0)
-    assert (world.data["moved"]["seats"], world.coordinator.view.drained_hosts()) == ({"e": "t"}, ["s"])
+    assert (world.data["moved"]["slots"], world.coordinator.view.drained_hosts()) == ({"e": "t"}, ["s"])
 
 
 def test_drained_hosts_without_a_task_are_not_counted_as_missing() -> None:
@@ -365,6 +365,18 @@ def test_coordinator_without_a_majority_says_how_the_run_can_continue() -> None:
     world.run_for(2 * REPLACE_S)
     assert world.running_on("worker:0") == []
     assert str(world.data["missing"]).endswith("dtctl up --replace    with a file of the hosts that are left")
+
+
+@pytest.mark.parametrize(("strategy", "lead"), [("collective", "worker:0"), ("async-ps", "chief:0")])
+def test_restart_starts_nothing_without_a_majority_where_others_may_have_taken_over(strategy: str, lead: str) -> None:
+    world = made(strategy)
+    for host in {"s", "t", *world.places.values()} - {world.places[lead]}:
+        world.crash(host)
+    world.lease = False
+    world.run_for(2 * REPLACE_S)
+    world.request("restart", [lead])
+    world.run_for(REPLACE_S)
+    assert world.running_on(lead) == []
 
 
 @pytest.mark.parametrize(("terms", "waits"), [(1, False), (2, True)])

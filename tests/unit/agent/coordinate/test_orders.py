@@ -170,7 +170,7 @@ def test_what_an_agent_follows_already_is_not_sent_and_is_confirmed_until_it_cha
 def test_what_holds_beside_the_intents_is_sent_when_it_changes() -> None:
     book = known(views.running())
     changed = news(book, recovering=True)
-    assert {host: (orders["mending"], orders["intents"]) for host, orders in changed.items()} == dict.fromkeys(
+    assert {host: (orders["recovering"], orders["intents"]) for host, orders in changed.items()} == dict.fromkeys(
         "abcd", (True, {})
     )
     assert news(book, recovering=True) == {}

@@ -87,7 +87,7 @@ def test_allow_scratch_recovers_without_a_checkpoint() -> None:
     world.loss = lost_checkpoint(None)
     world.die("chief:0", code=1, log=UNREADABLE)
     world.until(lambda: recovered(world))
-    assert world.distrusted
+    assert world.verified_all
 
 
 def test_agents_see_a_loss_until_all_tasks_are_back() -> None:

@@ -29,7 +29,7 @@ class Run:
         self.view: View = views.running(strategy, **fields)
         self.checkpoint: int | None = 100
         self.reported: list[dict[str, Any]] = []
-        self.distrusted: list[bool] = []
+        self.verified_all: list[bool] = []
         self.answers = True
         """Whether the lead's host carries out orders."""
         services = Services(self._newest, lambda: 0.0)
@@ -47,7 +47,7 @@ class Run:
         how, entry = view.intents[lead]["repair"], view.entry(lead)
         if how is None or not self.answers:
             return False
-        self.distrusted.append(how == "full")
+        self.verified_all.append(how == "full")
         done = {"attempt": entry["attempt"], "how": how, "done": ["one was damaged"], "step": self.checkpoint}
         views.reported(view, lead, repaired=made(Repaired, **done))
         return True
@@ -617,7 +617,7 @@ def test_a_stall_past_the_budget_fails_the_run() -> None:
 
 
 @pytest.mark.parametrize("entry", [{"state": "pending"}, {"attempt": 2}, {"reason": "", "why": []}])
-def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_another(entry: dict[str, Any]) -> None:
+def test_a_report_is_accepted_only_of_the_attempt_that_waits_for_another(entry: dict[str, Any]) -> None:
     run = Run("sync-ps")
     run.dies("ps:0")
     views.reported(run.view, "ps:0", **{**because([STALLED]), **entry})
@@ -749,8 +749,8 @@ def test_silence_is_counted_from_zero_after_a_host_was_away() -> None:
     assert len(run.incidents) == 2
 
 
-@pytest.mark.parametrize(("unreadable", "distrusted"), [("ps:0", True), ("chief:0", True), ("", False)])
-def test_checkpoints_are_verified_when_any_lost_task_could_not_restore_one(unreadable: str, distrusted: bool) -> None:
+@pytest.mark.parametrize(("unreadable", "verified_all"), [("ps:0", True), ("chief:0", True), ("", False)])
+def test_checkpoints_are_verified_when_any_lost_task_could_not_restore_one(unreadable: str, verified_all: bool) -> None:
     run = Run("sync-ps", recovery={"allow_scratch": True})
     causes = {}
     if unreadable:
@@ -759,7 +759,7 @@ def test_checkpoints_are_verified_when_any_lost_task_could_not_restore_one(unrea
     run.dies("chief:0", ended=1009.0, cause=causes.get("chief:0", ""))
     run.step(100.0)
     run.begins(*ALL)
-    assert run.distrusted == [distrusted]
+    assert run.verified_all == [verified_all]
 
 
 def test_restart_waits_for_the_repair_on_any_host_for_a_limited_time() -> None:
@@ -793,7 +793,7 @@ def test_a_lead_that_a_person_has_started_meanwhile_is_not_waited_for() -> None:
     run.view.wanted(["chief:0"], want="run")
     views.reported(run.view, "chief:0", state="running", generation=run.view.intents["chief:0"]["generation"])
     run.step(101.0)
-    assert (run.distrusted, run.incidents[0]["begun"] is not None) == ([], True)
+    assert (run.verified_all, run.incidents[0]["begun"] is not None) == ([], True)
 
 
 def test_an_order_to_repair_ends_with_the_hold_that_it_belongs_to() -> None:

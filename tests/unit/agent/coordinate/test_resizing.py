@@ -13,7 +13,7 @@ from dtctl.agent.records.spec import DRIFT
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import may_scale, ranges, tasks_in
 from dtctl.agent.supervise import task as supervised
-from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
+from tests.unit.agent.coordinate.slot_world import SlotWorld, SlowAttempt
 from tests.unit.agent.coordinate.test_draining import ANNA, held, shuts_down, starts_again
 from tests.unit.agent.coordinate.world import World, running
 
@@ -187,7 +187,7 @@ def test_coordinator_without_a_majority_leaves_out_no_host(monkeypatch: pytest.M
 
 def test_a_spare_that_takes_a_place_late_is_not_left_out() -> None:
     recovery = {"replace_s": 60.0, **GIVEN_UP}
-    world = SeatWorld("collective", PLACES, "s", resizes=True, min_workers=3, recovery=recovery)
+    world = SlotWorld("collective", PLACES, "s", resizes=True, min_workers=3, recovery=recovery)
     running(world)
     for host in ("s", "d"):
         world.crash(host)
@@ -287,7 +287,7 @@ def test_the_others_start_when_nothing_of_a_cut_off_host_trains(seed: int, monke
     recovery = {"replace_s": None, "host_timeout_s": 60.0}
     places = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
     grace_s = chances.choice([0.0, 3.0, 10.0])
-    world = SeatWorld("collective", places, resizes=True, min_workers=2, recovery=recovery, grace_s=grace_s)
+    world = SlotWorld("collective", places, resizes=True, min_workers=2, recovery=recovery, grace_s=grace_s)
     running(world)
     for host in world.coordinator.view.hosts:
         world.rates[host] = chances.choice([1.0, 0.9, 1 / DRIFT])

@@ -19,7 +19,7 @@ from dtctl.agent.records.run_state import Process
 from dtctl.agent.records.whole_run import Awaited
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
-from tests.unit.agent.coordinate.seating import on
+from tests.unit.agent.coordinate.slots import on
 from tests.unit.agent.coordinate.test_following import VOTERS, VoterLink
 from tests.unit.agent.coordinate.world import spec_of
 
@@ -182,7 +182,8 @@ def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Waiting:
 def test_a_host_is_waited_for_until_it_has_reported_that_it_has_left(waiting: Waiting) -> None:
     stopped = {"state": {"tasks": {"worker:0": {"state": "stopped"}}}, "events": 0, "intents": {}}
     words, _ = Hub.words({**stopped, "run": "demo-1", "host": "far"})
-    assert words[-1]["removed"], "it is told to remove the run"
+    assert words[-1]["removed"], "it is ordered to remove the run"
+    assert words[-1]["mending"] is words[-1]["recovering"] is False, "an older version reads the former name"
     for now in (100.1, 200.0, 10_000.0):
         Hub.received = [("far", {"type": "superseded", "run": "demo-1"})]
         waiting._step(now)

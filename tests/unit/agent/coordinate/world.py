@@ -107,7 +107,7 @@ class World:
         self.now, self.wall = 100.0, 1_700_000_000.0
         self.checkpoint: int | None = 100
         self.mended: list[str] = []
-        self.distrusted = False
+        self.verified_all = False
         self.loss: LostCheckpoint | None = None
         self.tasks = {place["task"]: SimTask(place, self.spec, self.now, self.wall) for place in self.spec["roster"]}
         self._repair_on_order()
@@ -147,9 +147,9 @@ class World:
 
     def repair(self, how: Repair, attempt: int) -> Repaired:
         """As the lead's host does."""
-        self.distrusted = how == "full"
+        self.verified_all = how == "full"
         done, self.mended = self.mended, []
-        lost = self.loss if self.distrusted and not self.spec["recovery"]["allow_scratch"] else None
+        lost = self.loss if self.verified_all and not self.spec["recovery"]["allow_scratch"] else None
         return made(Repaired, attempt=attempt, how=how, done=done, step=self.checkpoint, lost=lost)
 
     @property
@@ -236,7 +236,7 @@ class World:
             for name, intent in taken.items():
                 self.tasks[name].intent = intent.copy()
             self.sent.append(host)
-            self.recovering[host] = message["mending"]
+            self.recovering[host] = message["recovering"]
             if message["kept"] and host not in self.spec["absent"]:
                 self.kept_on.add(host)
             if message["over"]:

@@ -133,18 +133,18 @@ def test_a_damaged_tls_record_ends_the_connection(own: Pair) -> None:
         server.read()
 
 
-def test_a_knock_is_of_one_run_and_for_one_nonce(own: Pair, tmp_path: Path) -> None:
+def test_a_token_proof_is_of_one_run_and_for_one_nonce(own: Pair, tmp_path: Path) -> None:
     nonce, another = bytes(16), b"x" * 16
-    assert own.agent.knock(nonce) == own.coordinator.knock(nonce) != own.agent.knock(another)
-    assert own.agent.knock(nonce) != pair(tmp_path / "other").agent.knock(nonce)
-    assert len(own.agent.knock(nonce)) == 32
+    assert own.agent.token_proof(nonce) == own.coordinator.token_proof(nonce) != own.agent.token_proof(another)
+    assert own.agent.token_proof(nonce) != pair(tmp_path / "other").agent.token_proof(nonce)
+    assert len(own.agent.token_proof(nonce)) == 32
 
 
 DAMAGES = ["", "x", "-----BEGIN CERTIFICATE-----\n", "half"]
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=["empty", "garbage", "begun", "half"])
-@pytest.mark.parametrize("name", ["link.key", "link.crt", "link.ca", "link.knock"])
+@pytest.mark.parametrize("name", ["link.key", "link.crt", "link.ca", "link.port_token"])
 def test_credentials_that_are_damaged_or_missing_are_an_error_that_can_be_reported(
     tmp_path: Path, name: str, damage: str
 ) -> None:
@@ -156,6 +156,12 @@ def test_credentials_that_are_damaged_or_missing_are_an_error_that_can_be_report
     file.unlink()
     with pytest.raises(FileNotFoundError):
         Identity(str(tmp_path), "r1").context(server=True)
+
+
+def test_port_token_of_a_run_of_an_older_version_is_read(tmp_path: Path) -> None:
+    own = identity(tmp_path, Authority("r1").issue("h1", coordinates=True))
+    (tmp_path / "link.port_token").rename(tmp_path / "link.knock")
+    assert Identity(str(tmp_path), "r1").token_proof(b"n") == own.token_proof(b"n")
 
 
 def test_certificates_say_what_they_are_for_and_hold_whatever_a_clock_says(tmp_path: Path) -> None:
@@ -190,7 +196,7 @@ def test_credentials_do_not_show_what_is_secret_in_them() -> None:
     made = Authority("r1").issue("h1", coordinates=False)
     assert "PRIVATE KEY" in made.key
     assert "PRIVATE KEY" not in repr(made) + made.certificate + made.authority
-    assert made.knock not in repr(made)
+    assert made.port_token not in repr(made)
 
 
 def test_no_two_hosts_and_no_two_runs_have_the_same_key() -> None:
@@ -198,5 +204,5 @@ def test_no_two_hosts_and_no_two_runs_have_the_same_key() -> None:
     made = [authority.issue(host, coordinates=False) for host in ("h1", "h2")]
     made.append(Authority("r1").issue("h1", coordinates=False))
     assert len({each.key for each in made}) == 3
-    assert made[0].knock == made[1].knock != made[2].knock
+    assert made[0].port_token == made[1].port_token != made[2].port_token
     assert made[0].authority == made[1].authority != made[2].authority

@@ -13,7 +13,7 @@ import pytest
 from dtctl.agent.checkpoints import reading
 from dtctl.agent.coordinate.checkpoint_services import checkpoint_services
 from dtctl.agent.supervise.context import LOOK_S, OLD_S, SharedStorage
-from tests.unit.agent.coordinate.seating import on, with_spares
+from tests.unit.agent.coordinate.slots import on, with_spares
 from tests.waiting import eventually
 
 SPEC = with_spares("async-ps", {"chief:0": "a", "worker:0": "b"}, "s")

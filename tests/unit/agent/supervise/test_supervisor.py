@@ -19,7 +19,7 @@ from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
-from tests.unit.agent.coordinate.seating import moved, on, with_spares
+from tests.unit.agent.coordinate.slots import moved, on, with_spares
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.supervised import QuietRole, ScriptedRole
 from tests.waiting import PATIENCE_S, eventually

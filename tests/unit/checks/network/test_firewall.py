@@ -144,7 +144,13 @@ def test_all_unresolved_names_are_reported_at_once_with_hosts_that_may_know_them
     assert "hosts.b.address" in caught.value.hint
 
 
-WELL = {"shell": "/bin/bash", "start_up_s": 0.01, "max_startups": "10:30:100", "max_sessions": 10, "told_by": "file"}
+WELL = {
+    "shell": "/bin/bash",
+    "start_up_s": 0.01,
+    "max_startups": "10:30:100",
+    "max_sessions": 10,
+    "limits_from": "file",
+}
 
 
 def facts(host: str = "a", **changed: Any) -> SshFacts:
@@ -214,7 +220,7 @@ def test_hosts_that_are_one_machine_are_compared_with_what_its_server_takes() ->
 
 
 def test_unreadable_limit_is_shown_as_unknown() -> None:
-    unknown = {host: facts(host, max_startups=None, max_sessions=None, told_by="") for host in "abcd"}
+    unknown = {host: facts(host, max_startups=None, max_sessions=None, limits_from="") for host in "abcd"}
     rows = dict(shown(TOPIC.lines(context(), Answers([unknown])), 4))
     assert rows["MaxStartups"] == rows["MaxSessions"] == "not known"
 

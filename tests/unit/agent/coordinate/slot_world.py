@@ -1,4 +1,4 @@
-"""A World with spares: hosts with clocks of their own that end their tasks when they are cut off, and take seats."""
+"""A World with spares: hosts with clocks of their own that end their tasks when they are cut off, and take slots."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dtctl.agent.records.run_state import Ending
 from dtctl.agent.records.spec import CoordinatorAddress
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains, gang, intents
-from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask
+from tests.unit.agent.coordinate.slots import on, with_spares
 from tests.unit.agent.coordinate.world import STEP_S, World
 
 
@@ -38,7 +38,7 @@ class SlowAttempt(SimAttempt):
             self.dies(made(Ending, signal=9), wall)
 
 
-class SeatWorld(World):
+class SlotWorld(World):
     """`rates`: how fast the clocks of hosts run, beside the coordinator's."""
 
     def __init__(self, strategy: str, places: Mapping[str, str], *spares: str, **fields: Any) -> None:
@@ -81,7 +81,7 @@ class SeatWorld(World):
     def _take(self, host: str) -> None:
         data: Any = json.loads(json.dumps(self.data))
         place: CoordinatorAddress = {"host": host, "address": f"{host}:2221", "port": 2221}
-        self.spec = {**gang.seated(on(self.raw, host), data["moved"]), "coordinator": place}
+        self.spec = {**gang.with_moves(on(self.raw, host), data["moved"]), "coordinator": place}
         self._make_coordinator(checked(RunView, data))
 
     def tick(self) -> None:

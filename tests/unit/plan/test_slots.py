@@ -63,9 +63,18 @@ def test_idle_hosts_vote_where_that_survives_more(value: Cluster, voting: str) -
     assert [voter["host"] for voter in plan.voters] == expected
 
 
+def test_hosts_that_share_an_address_are_one_voter() -> None:
+    """An arbiter on the machine of a worker is lost with it."""
+    value = with_idle(workers("a", "b", "c"), arbiters=("z",))
+    names = {"a": "one", "b": "two", "c": "three", "z": "two"}
+    plan = plan_run(value, names, local_python="python3")
+    assert [voter["host"] for voter in plan.voters] == ["a", "z", "c"]
+    assert plan_run(value, {**names, "c": "one"}, local_python="python3").voters == ()
+
+
 def test_spec_of_an_arbiter_asks_nothing_of_it_but_its_vote() -> None:
     spec = spec_of(planned(with_idle(workers("a", "b"), arbiters=("z",), dirs={"output": "/out"})), "z")
-    assert (spec["bundle"], spec["tasks"], spec["seats"], spec["dirs"], spec["checkpoint_dirs"]) == (
+    assert (spec["bundle"], spec["tasks"], spec["slots"], spec["dirs"], spec["checkpoint_dirs"]) == (
         None,
         [],
         {},
@@ -75,7 +84,7 @@ def test_spec_of_an_arbiter_asks_nothing_of_it_but_its_vote() -> None:
     assert (spec["arbiters"], spec["spares"]) == (["z"], {})
 
 
-def test_spare_has_every_seat_with_ports_of_its_own_and_addresses_that_all_know() -> None:
+def test_spare_has_every_slot_with_ports_of_its_own_and_addresses_that_all_know() -> None:
     plan = planned(with_idle(cluster(), "s", coordinator_port=2222, voter_ports={"d": 3000}))
     assert {voter["host"]: voter["port"] for voter in plan.voters} == {
         "c": 2223,
@@ -85,9 +94,9 @@ def test_spare_has_every_seat_with_ports_of_its_own_and_addresses_that_all_know(
         "s": 2222,
     }
     spec = spec_of(plan, "s")
-    ports = {task["id"]: task["port"] for tasks in spec["seats"].values() for task in tasks}
+    ports = {task["id"]: task["port"] for tasks in spec["slots"].values() for task in tasks}
     assert ports == {"ps:0": 2223, "ps:1": 2224, "worker:0": 2225, "worker:1": 2226}
-    assert {seat: [task["id"] for task in tasks] for seat, tasks in spec["seats"].items()} == {
+    assert {slot: [task["id"] for task in tasks] for slot, tasks in spec["slots"].items()} == {
         "a": ["ps:0"], "b": ["ps:1"], "c": ["worker:0"], "d": ["worker:1"],
     }  # fmt: skip
     for host in "abcds":
@@ -159,15 +168,15 @@ def test_participating_tasks_see_only_each_other(dialect: Dialect) -> None:
         assert as_given(spec_of(whole, host), "worker:1") == given
 
 
-@pytest.mark.parametrize(("gpus", "seats"), [(2, ["a", "b"]), (1, ["b"]), (4, ["a", "b"])])
-def test_spare_takes_only_tasks_for_which_it_has_gpus(gpus: int, seats: list[str]) -> None:
+@pytest.mark.parametrize(("gpus", "slots"), [(2, ["a", "b"]), (1, ["b"]), (4, ["a", "b"])])
+def test_spare_takes_only_tasks_for_which_it_has_gpus(gpus: int, slots: list[str]) -> None:
     hosts = [ssh_host("a", gpus=2), ssh_host("b", gpus=1), ssh_host("s", gpus=gpus)]
     jobs = [job("worker", ["a", "a", "b"], [1, 2, 1])]
     value = cluster(*jobs, hosts=hosts, spares=("s",), recovery=REPLACE)
     spec = spec_of(planned(value), "s")
-    assert list(spec["seats"]) == seats
-    if "a" in seats:
-        visible = [task["env"]["CUDA_VISIBLE_DEVICES"] for task in spec["seats"]["a"]]
+    assert list(spec["slots"]) == slots
+    if "a" in slots:
+        visible = [task["env"]["CUDA_VISIBLE_DEVICES"] for task in spec["slots"]["a"]]
         assert visible == (["0", "1"] if gpus == 2 else ["0,1", "2,3"])
 
 

@@ -27,10 +27,10 @@ def with_spares(strategy: str, places: Mapping[str, str], *spares: str, **fields
 
 def on(spec: Spec, host: str) -> Spec:
     """As this host has it at the beginning."""
-    seats = {member["host"] for member in spec["roster"]} if host in spec["spares"] else set()
-    tasks = {seat: [_task(spec, one["task"]) for one in spec["roster"] if one["host"] == seat] for seat in seats}
+    slots = {member["host"] for member in spec["roster"]} if host in spec["spares"] else set()
+    tasks = {slot: [_task(spec, one["task"]) for one in spec["roster"] if one["host"] == slot] for slot in slots}
     own = [_task(spec, one["task"]) for one in spec["roster"] if one["host"] == host]
-    return made(Spec, **{**spec, "host": host, "tasks": own, "seats": tasks})
+    return made(Spec, **{**spec, "host": host, "tasks": own, "slots": tasks})
 
 
 def _task(spec: Spec, task: str) -> TaskSpec:
@@ -39,5 +39,5 @@ def _task(spec: Spec, task: str) -> TaskSpec:
     return made(TaskSpec, id=task, argv=["x"], env={}, secrets=[], code=False, own=own, ready="listening")
 
 
-def moved(number: int = 1, /, **seats: str) -> Moved:
-    return made(Moved, number=number, seats=seats)
+def moved(number: int = 1, /, **slots: str) -> Moved:
+    return made(Moved, number=number, slots=slots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,17 @@ import pytest
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.records.run_state import Process
-from dtctl.agent.records.spec import hosts_of
+from dtctl.agent.records.spec import OLDEST, hosts_of
 from dtctl.agent.run import gang
 from dtctl.agent.run.runfiles import RunFiles
-from tests.unit.agent.coordinate.seating import moved, on, with_spares
+from tests.unit.agent.coordinate.slots import moved, on, with_spares
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "c"}
 SPEC = with_spares("async-ps", PLACES, "s", "t")
 
 
-def own(host: str, **seats_: str) -> list[str]:
-    return [task["id"] for task in gang.seated(on(SPEC, host), moved(**seats_))["tasks"]]
+def own(host: str, **slots_: str) -> list[str]:
+    return [task["id"] for task in gang.with_moves(on(SPEC, host), moved(**slots_))["tasks"]]
 
 
 @pytest.mark.parametrize(
@@ -35,13 +36,13 @@ def own(host: str, **seats_: str) -> list[str]:
         ("c", {"c": "c"}, ["worker:0", "worker:1"]),
     ],
 )
-def test_a_host_has_the_tasks_of_its_seats(host: str, now: dict[str, str], tasks: list[str]) -> None:
+def test_a_host_has_the_tasks_of_its_slot(host: str, now: dict[str, str], tasks: list[str]) -> None:
     assert own(host, **now) == tasks
 
 
-def test_the_roster_names_the_new_host_its_addresses_and_the_seat() -> None:
-    after = gang.seated(SPEC, moved(a="t"))
-    assert [(one["task"], one["host"], one["address"], one["seat"]) for one in after["roster"]][:2] == [
+def test_the_roster_names_the_new_host_its_addresses_and_the_slot() -> None:
+    after = gang.with_moves(SPEC, moved(a="t"))
+    assert [(one["task"], one["host"], one["address"], one["slot"]) for one in after["roster"]][:2] == [
         ("ps:0", "t", "t:2222", "a"),
         ("chief:0", "b", "b:2222", None),
     ]
@@ -52,14 +53,14 @@ def test_the_roster_names_the_new_host_its_addresses_and_the_seat() -> None:
 @pytest.mark.parametrize("now", [{"a": "b"}, {"a": "x"}, {"x": "s"}, {"s": "t"}])
 def test_moves_that_cannot_be_are_refused(now: dict[str, str]) -> None:
     with pytest.raises(InvalidValue):
-        gang.seated(SPEC, moved(**now))
+        gang.with_moves(SPEC, moved(**now))
 
 
 def test_a_spare_takes_only_the_places_that_it_was_prepared_for() -> None:
-    spec: Any = {**on(SPEC, "s"), "seats": {}}
+    spec: Any = {**on(SPEC, "s"), "slots": {}}
     with pytest.raises(InvalidValue):
-        gang.seated(spec, moved(a="s"))
-    assert gang.seated(spec, moved(a="t"))["tasks"] == []
+        gang.with_moves(spec, moved(a="s"))
+    assert gang.with_moves(spec, moved(a="t"))["tasks"] == []
 
 
 @pytest.fixture
@@ -90,8 +91,16 @@ def test_run_state_contains_only_the_hosts_current_tasks(run: RunFiles) -> None:
     assert run.original()["tasks"] == []
 
 
-@pytest.mark.parametrize("text", ["{", '{"number": 1, "seats": {"c": "nobody"}}'])
+@pytest.mark.parametrize("text", ["{", '{"number": 1, "slots": {"c": "nobody"}}'])
 def test_damaged_moves_are_an_error(run: RunFiles, text: str) -> None:
     Path(run.path("moved.json")).write_text(text)
     with pytest.raises(paths.Damaged, match=r"moved\.json"):
         run.spec()
+
+
+def test_live_run_of_an_older_version_is_read_with_its_moves(run: RunFiles) -> None:
+    run.write_moved(moved(c="s"))
+    for name in ("spec.json", "moved.json"):
+        record = json.loads(Path(run.path(name)).read_text())
+        Path(run.path(name)).write_text(json.dumps({**record, "version": OLDEST, "seats": record.pop("slots")}))
+    assert [task["id"] for task in run.spec()["tasks"]] == ["worker:0", "worker:1"]
