@@ -182,7 +182,6 @@ PARTS = {
     "bundles": {"link", "conversation", "host", "records"},
     "checkpoints": {"host", "records"},
     "vitals": {"host", "records"},
-    "network": {"run", "host", "records"},
     "link": {"records"},
     "conversation": {"rooms", "host", "records"},
     "rooms": {"records"},
@@ -194,7 +193,7 @@ PARTS = {
 """Which parts of the agent a part may use. `rooms` is the table of rooms."""
 
 OF_ROOMS = {
-    *("requests", "survival", "logs", "dump", "bundles", "checkpoints", "vitals", "network", "link", "rooms", "run"),
+    *("requests", "survival", "logs", "dump", "bundles", "checkpoints", "vitals", "link", "rooms", "run"),
     *("conversation", "host", "records"),
 }
 """The parts of the agent that a room may use."""
