@@ -9,7 +9,7 @@ from dtctl.api.cluster import Cluster, all_of, log, memory
 from dtctl.api.run import Run
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
-from dtctl.model import TaskState
+from dtctl.model import Revision, TaskState
 from dtctl.operations.run_record import record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.plan import plan_roster
@@ -56,6 +56,8 @@ class ComparedRun:
     metrics: Mapping[str, Metric]
     settings: Mapping[str, str]
     """Key of the cluster file -> its value."""
+    revision: Revision | None
+    """The version of the code; None if it was in no repository."""
 
 
 @dataclass(frozen=True)
@@ -131,4 +133,5 @@ def _compared(one: Compared) -> ComparedRun:
         restarts=one.restarts,
         metrics=one.metrics,
         settings=one.settings,
+        revision=status.record.revision,
     )
