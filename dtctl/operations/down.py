@@ -129,7 +129,8 @@ def _down(
             *without_duplicates((host, one) for host, answer in answers.items() for one in answer["kept"]),
             *left.kept,
         ),
-        unasked=left.errors,
+        # A host that is waited for is among `errors` already, with who ends and removes what is left there.
+        unasked={host: error for host, error in left.errors.items() if host not in awaited},
     )
 
 

@@ -46,7 +46,8 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
     out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
         out.prose(line)
-    print_table(status_table(status, every=every))
+    if status.tasks:
+        print_table(status_table(status, every=every))
     for line in more_lines(status):
         out.print(line)
 
@@ -104,7 +105,7 @@ def _all_run(verdict: Verdict) -> bool:
 
 def _age(status: RunStatus) -> str:
     """The time since the start; empty if unknown."""
-    return duration(status.time - status.record.created) if status.record.created and status.time else ""
+    return duration(max(0.0, status.time - status.began)) if status.began and status.time else ""
 
 
 def _pace(status: RunStatus) -> list[str]:

@@ -279,6 +279,9 @@ LIES: dict[str, Lie] = {
     "checkpoints of the future": reported(
         "status result, prepared", within("checkpoints.0.newest_complete.time", 1e12)
     ),
+    "checkpoints at a server of this machine": reported(
+        "status result, prepared", within("checkpoints.0.dir", "webhdfs://127.0.0.1:9870/x")
+    ),
     "checkpoints that are paths": reported("status result", within("checkpoints.0.newest_complete.prefix", PATH)),
     "a checkpoint of another": reported("verify result", within("verified.0.prefix", PATH)),
     "files that are paths": reported("part", put(name=PATH)),

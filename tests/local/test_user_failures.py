@@ -12,6 +12,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.desk import Desk, cluster_text
 from tests.waiting import eventually
 
@@ -41,6 +43,14 @@ CAUSED: dict[str, tuple[str, str]] = {
     "not_a_number": ("diverged", "dtctl metrics --plot loss"),
     "expired_token": ("storage_denied", "renew the credentials of node-1"),
     "pip_without_index": ("no_index", "pip download"),
+    "torch_without_cudnn": ("cuda_library_missing", "dtctl exec @node-1 -- "),
+    "cuda_out_of_memory": ("gpu_memory", "dtctl exec @node-1 -- nvidia-smi"),
+    "tf_contrib": ("tensorflow_1", ""),
+    "tf_app": ("tensorflow_1", ""),
+    "keras_3": ("keras_3", ""),
+    "missing_argument": ("flag_wrong", "dtctl plan worker:"),
+    "other_model": ("checkpoint_mismatch", ""),
+    "exit_code_3": ("ended", "dtctl logs worker:"),
 }
 """Program -> the problem that it meets, and with what the first remedy begins."""
 
@@ -84,6 +94,50 @@ def test_failures_that_users_cause_are_recognised_and_their_first_remedy_fits(ho
             command == "status"
         )
         assert "no_peer" not in found, "which follows from the others"
+
+
+ALONE = cluster_text(
+    jobs="{worker: {hosts: [node-1]}}",
+    trainer="command: COMMAND, dialect: none",
+    recovery="{max_restarts: 0, permanent: [1, 135, 137, 139, 152, 153]}",
+    grace="100ms",
+)
+COMMANDS = {
+    "program_missing": ("[no_such_program_of_dtctl]", "cannot_run"),
+    "lost_in_a_pipe": ("[bash, -c, 'python3 -c \"raise ValueError(1)\" 2>&1 | tee out.txt']", "ended"),
+}
+"""Failures of a command, and the problem that it meets."""
+
+
+def joined(text: str) -> str:
+    """Without the line breaks of a narrow terminal."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", [*CAUSED, *COMMANDS])
+def test_every_command_agrees_on_a_failure_that_users_cause(home: Desk, name: str) -> None:
+    """The same word for the state, the same cause, and the same first remedy in all that a user may type."""
+    shutil.copy(PROGRAMS, home.project)
+    command, signature = COMMANDS.get(name, (f"[python, user_failures.py, {name}]", CAUSED.get(name, ("",))[0]))
+    home.write_cluster(ALONE.replace("COMMAND", command))
+    up = home.run("up", "--local")
+    waited = home.run("wait")
+    status, diagnosis = (json.loads(home.dtctl(one, "-o", "json")) for one in ("status", "diagnose"))
+    [run] = json.loads(home.dtctl("runs", "-o", "json"))["runs"]
+    condition = status["conditions"][0]
+    assert (up.returncode, waited.returncode) == (1, 1), up.stderr
+    assert (condition["type"], run["result"]) == ("Failed", "Failed")
+    assert "failed to start: worker:0 on node-1: " in joined(up.stderr)
+    assert f": Failed, {condition['message']}" in joined(waited.stderr) or not condition["message"].isprintable()
+    assert run["reason"] == condition["message"]
+    first, same = status["problems"][0], diagnosis["problems"][0]
+    assert (first["signature"], same["signature"]) == (signature, signature)
+    assert first["tasks"] == same["tasks"] == ["worker:0"]
+    if signature != "ended":
+        assert first["remedies"][0] == same["remedies"][0]
+        for shown in (up.stderr, waited.stderr):
+            assert joined(first["remedies"][0]) in joined(shown)
+    assert joined(condition["message"].partition(": ")[2]) in joined(up.stderr)
 
 
 OF_PS = "ps:0 on node-2 was killed by SIGKILL at "

@@ -109,7 +109,7 @@ def cases(limits: Limits) -> PartResult:
 def fuzz(limits: Limits) -> PartResult:
     """Every test with cases of its own making, with a hundred times as many."""
     files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
-    seen = pytest(limits, sys.executable, *BESIDE, PATIENT, *files, FUZZ=f"{limits.fuzz}")
+    seen = pytest(limits, sys.executable, *BESIDE, PATIENT, "-m", "hypothesis", *files, FUZZ=f"{limits.fuzz}")
     return replace(seen, text=f"{limits.fuzz} cases each; {seen.text}")
 
 

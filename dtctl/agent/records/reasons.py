@@ -251,6 +251,7 @@ SENTENCES = {
     "task_unknown": "its host knows no such task",
     "run_unknown": "its host knows no such run",
     "no_run": "no host has a run",
+    "not_started": "nothing was started: %(text)s",
     "other_run": "its host has another run",
     "no_answer": "its host does not answer",
     "way_unknown": "this machine does not know how to reach %(host)s",

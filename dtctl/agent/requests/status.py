@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..host import paths
+from ..host import paths, processes
 from ..records.kinds import made
 from ..records.spec import coordinates, inventory_of
 from ..records.values import MOST_DAMAGED, MOST_RUNS, brief
@@ -111,6 +111,7 @@ def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
         "omitted": left_out,
         "damaged": damaged[:MOST_DAMAGED],
         "foreign": orphans.of_other_accounts()[:MOST_DAMAGED] if cluster is None else [],
+        "foreign_hidden": cluster is None and not processes.sees_others(),
     }
 
 

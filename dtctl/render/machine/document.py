@@ -180,7 +180,7 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
 def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
-        **picked(known, "damaged[host run problem] foreign[run account hosts]"),
+        **picked(known, "damaged[host run problem] foreign[run account hosts] foreign_hidden"),
         "errors": errors(known.errors),
     }
 

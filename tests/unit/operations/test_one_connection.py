@@ -396,6 +396,18 @@ def test_down_says_nothing_of_a_full_disk_from_which_it_has_removed_the_run(remo
     assert result.stop.unwritten == (() if removed else ("c",))
 
 
+def test_down_reports_a_host_once_that_was_replaced_and_is_waited_for() -> None:
+    """It has no task of this run any more, and tasks of an earlier one."""
+    ended = {"type": "result", "stopped": [], "already": [], "survivors": [], "kept": [], "removed": ["digits-1"]}
+    awaits = {"awaits": {"digits-0": ["s2"]}, "waits": ["digits-0"]}
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")], down=[{**ended, **awaits}])
+    host = dataclasses.replace(next(iter(record().hosts.values())), name="s2")
+    whole = dataclasses.replace(record(), run=None, others={"s2": host})
+    result = down(whole, FakeTransport(agents, {"s2": GONE}), ORDER)
+    assert list(result.awaited) == list(result.stop.errors) == ["s2"]
+    assert result.unasked == {}
+
+
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
     left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
     removed = {**NOTHING, "dry_run": False, "runs": [left]}

@@ -367,6 +367,18 @@ def test_coordinator_without_a_majority_says_how_the_run_can_continue() -> None:
     assert str(world.data["missing"]).endswith("dtctl up --replace    with a file of the hosts that are left")
 
 
+@pytest.mark.parametrize(("strategy", "lead"), [("collective", "worker:0"), ("async-ps", "chief:0")])
+def test_restart_starts_nothing_without_a_majority_where_others_may_have_taken_over(strategy: str, lead: str) -> None:
+    world = made(strategy)
+    for host in {"s", "t", *world.places.values()} - {world.places[lead]}:
+        world.crash(host)
+    world.lease = False
+    world.run_for(2 * REPLACE_S)
+    world.request("restart", [lead])
+    world.run_for(REPLACE_S)
+    assert world.running_on(lead) == []
+
+
 @pytest.mark.parametrize(("terms", "waits"), [(1, False), (2, True)])
 def test_absence_is_counted_from_zero_if_another_coordinator_was_possible(terms: int, waits: bool) -> None:
     """A coordinator in between may have heard the host, whose tasks go on from then."""
