@@ -36,6 +36,8 @@ class KnownRun:
     """Task (JOB:INDEX, as worker:1) -> its state."""
     started_by: str
     """user@host."""
+    commit: str
+    """The commit of its code; "" if that was in no repository."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def runs(cluster: Cluster) -> list[KnownRun]:
             run.hosts,
             {str(task): state for task, state in run.tasks.items()},
             run.by,
+            run.commit,
         )
         for run in found.runs
     ]

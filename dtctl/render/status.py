@@ -249,7 +249,11 @@ def show_runs(known: KnownRuns) -> None:
         "HOSTS": [fold(one.hosts) for one in every],
         "TASKS": [*map(_tasks, runs), *("" for _ in foreign)],
     }
-    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # the name also contains the start
+    if any(run.commit for run in runs):
+        columns["COMMIT"] = [*(run.commit[:12] for run in runs), *("" for _ in foreign)]
+    print_table(
+        table(columns, dropped=("STARTED", "COMMIT", "BY", "TASKS", "HOSTS"))
+    )  # the name also contains the start
 
 
 def _result(run: KnownRun) -> Text:

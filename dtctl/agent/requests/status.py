@@ -130,6 +130,7 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
         "tasks": {task: entry["state"] for task, entry in state["tasks"].items()},
         "condition": _condition(run),
         "by": run.spec["controller"],
+        "commit": (run.spec["revision"] or {}).get("commit", ""),
     }
 
 
