@@ -262,7 +262,7 @@ class Revision:
 
     @property
     def shown(self) -> str:
-        """As in `3caef7cc20de (main), 2 files differ`."""
+        """The words for it, such as `3caef7cc20de (main), 2 files differ`."""
         words = self.commit[:12] or "no commit"
         words += f" ({self.branch})" if self.branch else ""
         if self.changed:

@@ -189,7 +189,7 @@ def _pointers(bundle: Bundle) -> Iterator[str]:
 
 @dataclass
 class _Comparison:
-    """Of the files that are sent with those of the commit."""
+    """Compares the files that are sent with those of the commit."""
 
     bundle: Bundle
     top: Path

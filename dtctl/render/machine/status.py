@@ -33,7 +33,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "conditions": _conditions(status),
         "replicaStatuses": {job: _replicas([task for task in tasks if task.id.job == job]) for job in jobs},
         "startTime": iso_utc(status.record.created),
-        "revision": revision(status.record.revision),
+        **({"revision": revision(known)} if (known := status.record.revision) is not None else {}),
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),

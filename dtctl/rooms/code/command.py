@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.completion import complete_runs
-from dtctl.cli.late import console, document, errors, render, rooms
+from dtctl.cli.late import console, document, errors, operations, render, rooms
 from dtctl.cli.options import OutputOption, Scope, on_cluster
 
 
@@ -28,6 +28,9 @@ def code(
     assert record.run is not None
     if directory is None:
         known = scope.memory.code_of(record.run)
+        if record.revision is None and known is None:  # another machine has started it
+            with scope.dialling():
+                record = operations.status.status(record, scope.transport).record
         if output == "json":
             document.print_json("Code", rooms.code.document.code(record.run, record.revision, known))
             return
