@@ -77,6 +77,7 @@ def inspect(bundle: Bundle, secrets: Iterable[str] = ()) -> Inspected | None:
     top, git = repository
     known = Revision()
     try:
+        _refuse_foreign(top, git)
         common = common_directory(git)
         commit, branch = _head(git, common)
         known = Revision(commit, branch, _remote(common, branch))
@@ -143,12 +144,35 @@ def _packed_ref(common: Path, name: str) -> str:
     return ""
 
 
+def _refuse_foreign(top: Path, git: Path) -> None:
+    """Raises _Damaged unless the git directory is that of `top`: a `.git` from elsewhere can name any other."""
+    own = top / ".git"
+    if own.is_dir() and not own.is_symlink():
+        return
+    with suppress(OSError):  # of a worktree
+        back = os.fsdecode(read_regular(git / "gitdir", _REF_BYTES).strip())
+        if (git / back).resolve() == own.resolve():
+            return
+    worktree = _config(git).get(("core", "worktree"))  # of a submodule
+    if worktree is not None and (git / worktree).resolve() == top.resolve():
+        return
+    if git.exists():
+        raise _Damaged(f"{own} leads to {git}, which does not say that it belongs to this directory")
+
+
 def _remote(common: Path, branch: str) -> str:
-    """The URL of the branch's remote, or of `origin`. Files that the configuration includes are not read."""
+    """The URL of the branch's remote, or of `origin`."""
+    values = _config(common)
+    name = values.get((f'branch "{branch}"', "remote"), "origin")
+    return without_credentials(values.get((f'remote "{name}"', "url"), ""))[:_LONGEST]
+
+
+def _config(directory: Path) -> dict[tuple[str, str], str]:
+    """Section and key -> value. Files that the configuration includes are not read."""
     try:
-        lines = read_regular(common / "config", _CONFIG_BYTES).decode("utf-8", "replace").splitlines()
+        lines = read_regular(directory / "config", _CONFIG_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
-        return ""
+        return {}
     section, values = "", dict[tuple[str, str], str]()
     for line in (line.strip() for line in lines):
         if line.startswith("["):
@@ -156,8 +180,7 @@ def _remote(common: Path, branch: str) -> str:
         elif "=" in line and not line.startswith(("#", ";")):
             key, _, value = line.partition("=")
             values[section, key.strip().lower()] = value.strip().strip('"')
-    name = values.get((f'branch "{branch}"', "remote"), "origin")
-    return without_credentials(values.get((f'remote "{name}"', "url"), ""))[:_LONGEST]
+    return values
 
 
 def without_credentials(url: str) -> str:

@@ -218,6 +218,20 @@ def test_a_git_file_that_leads_nowhere_is_a_note(code: Path) -> None:
     assert found(code).revision.note == "the repository has no HEAD"
 
 
+@pytest.mark.parametrize("how", ["file", "link"])
+def test_a_repository_of_another_directory_is_not_read(how: str, code: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "train.py").write_text("1\n")
+    if how == "file":
+        (other / ".git").write_text(f"gitdir: {code}/.git\n")
+    else:
+        (other / ".git").symlink_to(code / ".git")
+    inspected = found(other)
+    assert (inspected.revision.commit, inspected.diff, inspected.revision.changed) == ("", "", None)
+    assert "does not say that it belongs to this directory" in inspected.revision.note
+
+
 def test_damaged_objects_and_packs_are_notes(code: Path) -> None:
     git(code, "gc", "-q")
     (pack,) = (code / ".git" / "objects" / "pack").glob("*.pack")
@@ -292,6 +306,7 @@ def test_pointers_of_lfs_and_empty_submodules_are_named(code: Path, tmp_path: Pa
     commit(code)
     assert found(code).pointers == ("weights.bin",)
     assert (found(code).revision.changed, found(code).empty_submodules) == (0, ())
+    assert found(code / "sub").revision.commit == git(other, "rev-parse", "HEAD")
     git(tmp_path, "clone", "-q", str(code), "clone")
     assert found(tmp_path / "clone").empty_submodules == ("sub",)
     (code / "weights.bin").write_bytes(b"weights" * 100)
