@@ -79,10 +79,13 @@ class Verdict:
 
 
 def seen_now(verdict: Verdict, tasks: Mapping[TaskId, TaskStatus]) -> Verdict:
-    """The verdict with the current number of running tasks: that of its reasons may be older."""
+    """The verdict with the current number of running tasks: that of its reasons may be older.
+
+    A task whose end cannot be written runs no more, whatever its state says.
+    """
     if verdict.of is None:
         return verdict
-    running = sum(task.state in _RUNS for task in tasks.values())
+    running = sum(task.state in _RUNS and not task.entry["unwritten"] for task in tasks.values())
     return dataclasses.replace(verdict, why=(fact("tasks_run", count=running, of=verdict.of),))
 
 

@@ -86,10 +86,10 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
         lines.append(f"waiting: {now.view['missing']}")
     if now.verdict.outcome is Outcome.SUSPENDED and not (before and before.verdict.outcome is Outcome.SUSPENDED):
         lines.append(f"the run is paused: {sentence(now.verdict.why)}")
-    lines += [
-        f"warning: {text}" for text in now.view["warnings"] if before is None or text not in before.view["warnings"]
-    ]
     verdict = now.verdict
+    known = before.view["warnings"] if before is not None else ()
+    if not verdict.outcome.decided:  # those of a run that has ended are part of its result
+        lines += [f"warning: {text}" for text in now.view["warnings"] if text not in known]
     if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
         lines.append(f"{sentence(verdict.why)}; the hosts stop the remaining tasks")
     return lines + _contacts(before, now)

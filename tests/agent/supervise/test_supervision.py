@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.agent.requests.run_handles import FULL_DISK, UNCHANGED_S
 from tests.agent.host import AgentHost, alive, budget, kill, python_task, shell, task
 from tests.waiting import eventually
 
@@ -280,6 +281,13 @@ def test_a_stop_that_no_file_can_hold_is_obeyed_in_memory_and_written_later(host
         assert alive(pids["worker:0"]) is (named is not None)
         assert not alive(pids["worker:1"])
         assert host.state(spec)["tasks"]["worker:1"]["state"] == "running", "nothing could be written"
+        time.sleep(UNCHANGED_S)
+        seen = host.ask("status")
+        assert seen["away"]["summary"] == FULL_DISK
+        entry = seen["state"]["tasks"]["worker:1"]
+        assert (entry["pid"], entry["unwritten"]) == (None, True)
+        assert "its process has ended" in entry["reason"]
+        assert seen["state"]["tasks"]["worker:0"]["unwritten"] is (named is None)
         again = host.ask("stop", tasks=named, grace_s=None, reason="", by="ada@laptop")
         assert again["survivors"] == []
         filler.unlink()

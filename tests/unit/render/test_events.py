@@ -108,7 +108,7 @@ def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
 
 
 def test_run_without_steps_is_shown_as_running() -> None:
-    one = incident(told={"worker:0": None}, step=None, back_to=None)
+    one = incident(steps_at_restart={"worker:0": None}, step=None, back_to=None)
     (read,) = told_of(incidents=[one]).view["incidents"]
     assert incident_lines(read, 1020.0)[0].endswith("; running again after 9.4 s")
 
@@ -332,3 +332,11 @@ def test_following_shows_an_attempt_at_its_end() -> None:
     assert isinstance(entry, Attempted)
     assert history_line(entry).endswith(", to be restarted")
     assert folding.rest() == []
+
+
+def test_a_warning_is_news_of_a_run_that_continues_and_part_of_the_result_after_it() -> None:
+    text = "the last step in the logs is 4, short of the 100 that were asked for"
+    view = {**viewed(time=1000.0), "run": "demo-1", "hosts": {}, "warnings": [text]}
+    ended = {**view, "condition": {**view["condition"], "type": "Succeeded"}}
+    assert f"warning: {text}" in news(None, Coordination(checked(RunView, view), {}))
+    assert not any("warning" in line for line in news(None, Coordination(checked(RunView, ended), {})))
