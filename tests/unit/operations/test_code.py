@@ -66,9 +66,9 @@ def hosts(*answers: Sent | DtctlError) -> FakeTransport:
             return [found]
         text, parts, bundle = found
         halves = (text[:100], text[100:])
-        frames = [
-            *({"type": "code_part", "file": None, "payload": half} for half in halves if half),
-            *({"type": "code_part", "file": number, "payload": data} for number, data in parts),
+        frames: list[dict[str, Any] | DtctlError] = [
+            {"type": "code_part", "file": number, "payload": data}
+            for number, data in (*((None, half) for half in halves if half), *parts)
         ]
         return [*frames, {"type": "result", "run": RUN, "bundle": bundle}]
 
