@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 from dtctl.agent.records import answers
-from dtctl.bundle.entries import printable
 from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.operations.history import CodeRecord
@@ -257,7 +256,7 @@ def other_code(live: RunRecord, launch: Start, memory: Records) -> list[str]:
     known = memory.code_of(live.run)
     if known is not None and (paths := known.differing(launch.bundle.manifest)):
         more = [f"and {len(paths) - _MOST_SHOWN} more"] * (len(paths) > _MOST_SHOWN)
-        shown.append(f"files that differ: {', '.join([*map(printable, paths[:_MOST_SHOWN]), *more])}")
+        shown.append(f"files that differ: {', '.join([*paths[:_MOST_SHOWN], *more])}")
     return shown
 
 

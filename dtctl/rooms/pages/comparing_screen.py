@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.bundle.entries import printable
 from dtctl.errors import clipped
 from dtctl.render.format import duration, local_time
 from dtctl.render.goodput import percent
@@ -44,7 +43,7 @@ def show_code(code: Sequence[Between]) -> None:
                 console.say(f"  {sign} {len(commits) - _MOST_COMMITS} more")
         if one.files:
             more = [f"{len(one.files) - _MOST_COMMITS} more"] * (len(one.files) > _MOST_COMMITS)
-            console.say(f"  files that differ: {', '.join([*map(printable, one.files[:_MOST_COMMITS]), *more])}")
+            console.say(f"  files that differ: {', '.join([*one.files[:_MOST_COMMITS], *more])}")
 
 
 def comparison_rows(found: Comparison) -> list[Row]:
