@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import because, fact, said
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.errors import AgentError, TransportError
@@ -29,7 +29,7 @@ EVENTS = yaml.safe_load(Path(__file__).with_name("events.yaml").read_text("utf-8
 
 def line(n: int, at: float, **fields: Any) -> dict[str, Any]:
     usual = {"type": "event", "n": n, "time": at, "kind": "task", "host": "a", "task": "ps:0", "attempt": 1}
-    return {**usual, "from": "starting", "to": "running", "reason": "", "by": "", **fields}
+    return {**usual, "from": "starting", "to": "running", "why": said(""), "by": "", **fields}
 
 
 class Tellers(Agents):
@@ -114,7 +114,7 @@ def test_run_without_steps_is_shown_as_running() -> None:
 
 
 def test_collateral_failures_are_folded_below_their_cause() -> None:
-    collateral = [{"task": "worker:0", "reason": "exit code 1"}, {"task": "worker:1", "reason": "exit code 1"}]
+    collateral = [{"task": "worker:0", "why": said("exit code 1")}, {"task": "worker:1", "why": said("exit code 1")}]
     one = incident(tasks=["ps:1", "worker:0"], collateral=collateral, recovered=None, step=None, back_to=None)
     (read,) = told_of(incidents=[one]).view["incidents"]
     lines = incident_lines(read, 1062.0)
@@ -181,7 +181,7 @@ def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "wor
 
 
 def decided(at: float, text: str) -> HistoryEvent:
-    return checked(HistoryEvent, {"time": at, "kind": "decision", "reason": text})
+    return checked(HistoryEvent, {"time": at, "kind": "decision", "why": said(text)})
 
 
 def condition(at: float, to: str) -> HistoryEvent:
