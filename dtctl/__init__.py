@@ -36,6 +36,7 @@ __all__ = [
     "PlannedTask",
     "Point",
     "Progress",
+    "Revision",
     "Run",
     "Series",
     "Status",

@@ -241,3 +241,32 @@ def tokens_in(post: str, headers: Mapping[str, str]) -> Iterator[tuple[str, ...]
     for name, value in headers.items():
         if _SECRET_HEADER.search(name) and not VALUE.search(value):
             yield "headers", name
+
+
+@dataclass(frozen=True)
+class Revision:
+    """The version of the code of a run, as the machine that started it knew it."""
+
+    commit: str = ""
+    """The whole name of the commit; "" before the first one, and where it cannot be read."""
+    branch: str = ""
+    """"" for a detached HEAD."""
+    remote: str = ""
+    """The URL of the branch's remote, without credentials."""
+    changed: int | None = None
+    """The number of files that differ from the commit, of those that are sent; None: unknown."""
+    untracked: int = 0
+    """How many of them the commit does not have."""
+    note: str = ""
+    """Why some of that is unknown."""
+
+    @property
+    def shown(self) -> str:
+        """The words for it, such as `3caef7cc20de (main), 2 files differ`."""
+        words = self.commit[:12] or "no commit"
+        words += f" ({self.branch})" if self.branch else ""
+        if self.changed:
+            words += f", {self.changed} {'files differ' if self.changed > 1 else 'file differs'}"
+        elif self.changed is None and self.commit:
+            words += ", differences unknown"
+        return words

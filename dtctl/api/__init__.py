@@ -20,6 +20,7 @@ from dtctl.api.values import Event as Event
 from dtctl.api.values import LogLine as LogLine
 from dtctl.api.values import Status as Status
 from dtctl.api.values import Task as Task
+from dtctl.model import Revision as Revision
 from dtctl.model import TaskState as TaskState
 from dtctl.operations.client import Progress as Progress
 from dtctl.operations.snapshot import Outcome as Outcome

@@ -9,7 +9,7 @@ from dtctl.api.cluster import Cluster, all_of, log, memory
 from dtctl.api.run import Run
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
-from dtctl.model import TaskState
+from dtctl.model import Revision, TaskState
 from dtctl.operations.run_record import record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.plan import plan_roster
@@ -36,6 +36,8 @@ class KnownRun:
     """Task (JOB:INDEX, as worker:1) -> its state."""
     started_by: str
     """user@host."""
+    commit: str
+    """The commit of its code; "" if that was in no repository."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class ComparedRun:
     metrics: Mapping[str, Metric]
     settings: Mapping[str, str]
     """Key of the cluster file -> its value."""
+    revision: Revision | None
+    """The version of the code; None if it was in no repository."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ def runs(cluster: Cluster) -> list[KnownRun]:
             run.hosts,
             {str(task): state for task, state in run.tasks.items()},
             run.by,
+            run.commit,
         )
         for run in found.runs
     ]
@@ -131,4 +136,5 @@ def _compared(one: Compared) -> ComparedRun:
         restarts=one.restarts,
         metrics=one.metrics,
         settings=one.settings,
+        revision=status.record.revision,
     )

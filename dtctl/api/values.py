@@ -12,7 +12,7 @@ from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
-from dtctl.model import TaskState
+from dtctl.model import Revision, TaskState
 from dtctl.operations.checkpoints import Checkpoints, Found, every
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
@@ -92,6 +92,8 @@ class Status:
     """The outcome is certain, and no task runs any more."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     """Host -> why it gave no answer. Its tasks may be `lost`: their state is unknown."""
+    revision: Revision | None = None
+    """The version of the code; None if it was in no repository."""
 
     @property
     def succeeded(self) -> bool:
@@ -184,6 +186,7 @@ def status_of(found: RunStatus) -> Status:
         checkpoint=complete[0] if complete else None,
         goodput=goodput.share if goodput is not None else None,
         over=found.is_over,
+        revision=found.record.revision,
         errors=found.errors,
     )
 

@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtctl.bundle.entries import printable
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
-from dtctl.folder import read_regular
+from dtctl.folder import open_regular, read_regular
 
 _NEVER_SENT = frozenset({".git", "__pycache__"})
 _REPORT = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}\.(?:html|md)")
@@ -164,11 +164,8 @@ def _excludes(top: Path) -> Iterator[tuple[_Rule, ...] | None]:
     """The rules that no `.gitignore` has: those of the repository's `info/exclude`, then the user's (gitignore(5))."""
     if not (top / ".git").exists():
         return
-    directory = _git_directory(top / ".git")
-    with suppress(OSError, ValueError):
-        common = read_regular(directory / "commondir", _LONGEST_NAME)  # of a worktree
-        directory = directory / os.fsdecode(common.strip())
-    yield _read(directory / "info" / "exclude", ".git/info/exclude")
+    directory = git_directory(top / ".git")
+    yield _read(common_directory(directory) / "info" / "exclude", ".git/info/exclude")
     if (users := _users_excludes()) is not None:
         yield _read(users, str(users))
 
@@ -286,7 +283,7 @@ class TrackedFiles:
             with suppress(OSError, ValueError, struct.error):
                 files = {
                     os.fsdecode(name[len(self._prefix) :])
-                    for name in _tracked_names(_git_directory(self._top / ".git"))
+                    for name in _tracked_names(git_directory(self._top / ".git"))
                     if name.startswith(self._prefix)
                 }
         directories: set[str] = set()
@@ -299,13 +296,21 @@ class TrackedFiles:
         return files, directories
 
 
-def _git_directory(git: Path) -> Path:
+def git_directory(git: Path) -> Path:
     """The git directory: in a worktree or a submodule `.git` is a file with its path."""
     try:
         text = read_regular(git, _LONGEST_NAME)
     except IsADirectoryError:
         return git
     return git.parent / os.fsdecode(text.removeprefix(b"gitdir:").strip())
+
+
+def common_directory(directory: Path) -> Path:
+    """The git directory of the whole repository: a worktree has one of its own."""
+    with suppress(OSError, ValueError):
+        common = read_regular(directory / "commondir", _LONGEST_NAME)
+        return directory / os.fsdecode(common.strip())
+    return directory
 
 
 def _tracked_names(directory: Path) -> set[bytes]:
@@ -316,12 +321,49 @@ def _tracked_names(directory: Path) -> set[bytes]:
     return names
 
 
+class IndexEntry(NamedTuple):
+    """A tracked file as it was when git last looked at it: its blob, and the size and times by which git knows it."""
+
+    blob: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+_STATUS = struct.Struct(">10I")
+_STAGES = 0x3000
+
+
+def index_entries(directory: Path, hash_bytes: int) -> tuple[dict[str, IndexEntry], int]:
+    """The entries of the index in this git directory, and the time of its last change; none for one that is missing,
+    unreadable or split. Files in conflict have no entry.
+    """
+    entries: dict[str, IndexEntry] = {}
+    with suppress(OSError, ValueError, struct.error):
+        descriptor = open_regular(directory / "index")
+        with os.fdopen(descriptor, "rb") as file:
+            written_ns = os.fstat(descriptor).st_mtime_ns
+            data = file.read(_INDEX_BYTES + 1)
+        if len(data) > _INDEX_BYTES:
+            return {}, 0
+        for name, start, _ in _entries(data, hash_bytes):
+            changed, changed_ns, modified, modified_ns, *_, size = _STATUS.unpack_from(data, start)
+            place = start + _STATUS.size
+            (flags,) = struct.unpack_from(">H", data, place + hash_bytes)
+            if not flags & _STAGES:
+                blob = data[place : place + hash_bytes].hex()
+                times = (modified * 10**9 + modified_ns, changed * 10**9 + changed_ns)
+                entries[os.fsdecode(name)] = IndexEntry(blob, size, *times)
+        return entries, written_ns
+    return {}, 0
+
+
 def _parsed(data: bytes) -> tuple[set[bytes], str]:
     """Names, and the hash of the index that this one extends. Raises ValueError, struct.error."""
     for hash_bytes in _HASHES:
         with suppress(ValueError, struct.error):
             names, end, size_bytes = set(), _HEADER.size, 0
-            for name, end in _entries(data, hash_bytes):  # noqa: B007 (the last end is meant)
+            for name, _, end in _entries(data, hash_bytes):  # noqa: B007 (the last end is meant)
                 names.add(name)
                 if (size_bytes := size_bytes + len(name)) > _INDEX_BYTES:
                     raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -329,8 +371,8 @@ def _parsed(data: bytes) -> tuple[set[bytes], str]:
     raise ValueError("not an index of git")
 
 
-def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """The name and the end of each entry."""
+def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, int, int]]:
+    """The name of each entry, its start and its end."""
     signature, version, count = _HEADER.unpack_from(data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError(signature)
@@ -349,7 +391,7 @@ def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, int]]:
         if kept < 0 or len(name) > _LONGEST_NAME or (name < last and name):
             raise ValueError(name)
         place = end + 1 if version == 4 else start + ((end - start) // 8 + 1) * 8
-        yield name, place
+        yield name, start, place
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:

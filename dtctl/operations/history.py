@@ -19,12 +19,14 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import Folder, make_private, read_regular, replace_file
 from dtctl.operations.run_record import RECORD_VERSION, FollowedFile, RunRecord, follow_file
 from dtctl.paths import check_private, state_directory
 
 if TYPE_CHECKING:
+    from dtctl.bundle import Manifest
     from dtctl.config.cluster import Cluster
     from dtctl.operations.failed_starts import FailedStart
     from dtctl.operations.snapshot import RunStatus
@@ -45,6 +47,35 @@ class OtherVersion(Exception):
 
 class UnreadRecord(Exception):
     """The file cannot be read now, and may hold a record."""
+
+
+@dataclass(frozen=True)
+class CodeRecord:
+    """The code of a run, as this machine sent it."""
+
+    diff: str
+    """Its difference from its commit, as a unified diff; secrets are masked."""
+    files: Mapping[str, str]
+    """Path -> the beginning of its SHA-256, or the target of a link; none for a tree of very many files."""
+
+    @classmethod
+    def of(cls, manifest: Manifest, diff: str) -> CodeRecord:
+        every = {**{file.path: file.sha256[:16] for file in manifest.files}, **dict(manifest.links)}
+        return cls(diff, every if len(every) <= _MOST_FILES else {})
+
+    def differing(self, manifest: Manifest) -> tuple[str, ...]:
+        """The paths whose content is another in this manifest, or that only one of them has."""
+        return self.differing_from(CodeRecord.of(manifest, "")) or ()
+
+    def differing_from(self, other: CodeRecord) -> tuple[str, ...] | None:
+        """The same of two runs; None if one of them has too many files."""
+        if not (self.files and other.files):
+            return None
+        paths = {*self.files, *other.files}
+        return tuple(sorted(path for path in paths if self.files.get(path) != other.files.get(path)))
+
+
+_MOST_FILES = 50_000
 
 
 def read_record(path: Path) -> RunRecord | None:
@@ -144,10 +175,25 @@ class Memory:
             self.make_current(record.run)
         self.forget_failure(record.file)
 
+    def keep_code(self, run: str, code: CodeRecord) -> None:
+        """Records what is known of a run's code beside the run. Without it nothing is lost but that."""
+        with suppress(OSError):
+            replace_file(self._code_file(run, make=True), json.dumps(dict(vars(code))).encode())
+
+    def code_of(self, run: str) -> CodeRecord | None:
+        """What this machine has recorded of a run's code; None if it did not start the run."""
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            data = json.loads(read_regular(self._code_file(run), _LIMIT_BYTES))
+            code = CodeRecord(str(data["diff"]), dict(data["files"]))
+            return code if _fits(code, CodeRecord) else None
+        return None
+
     def take_back(self, record: RunRecord) -> None:
         """Removes the record of a run whose start was cancelled."""
         assert record.run is not None
         file = self._file(record.run)
+        with suppress(OSError):
+            self._code_file(record.run).unlink(missing_ok=True)
         with _translated(f"run {record.run} was not started, but is still in {self._directory}", hint=_by_hand(file)):
             file.unlink(missing_ok=True)
             if self.current_id() != record.run:
@@ -247,6 +293,7 @@ class Memory:
         record = self.load(run)
         with _translated(f"run {run} is removed, but is still in {self._directory}", hint=_by_hand(file)):
             file.unlink(missing_ok=True)
+            self._code_file(run).unlink(missing_ok=True)
             if self.current_id() == run:
                 self._current.unlink(missing_ok=True)
         if record and record.file:
@@ -322,6 +369,10 @@ class Memory:
         if make:
             make_private(self._runs)
         return self._runs / f"{name}.json"
+
+    def _code_file(self, run: str, *, make: bool = False) -> Path:
+        """Its name does not end as those of records do."""
+        return self._file(run, make=make).with_suffix(".code")
 
     def _read(self, path: Path) -> RunRecord | None:
         """Reads a record. An invalid one is set aside, so that it is reported once. An invalid one is put aside, so

@@ -18,7 +18,7 @@ from dtctl.agent.records.values import urls_of
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import read_regular
-from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, SuccessRule, TaskId
+from dtctl.model import Host, Local, OtherTransport, Reach, Revision, SshSettings, SuccessRule, TaskId
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
@@ -79,6 +79,8 @@ class RunRecord:
     """How long its hosts may miss the coordinator before they hold their tasks still, as a host reports it."""
     voting: int = 0
     """How many hosts elect its coordinator."""
+    revision: Revision | None = None
+    """The version of its code; None if that was in no repository, and for a run of an earlier dtctl."""
 
     @property
     def project(self) -> Path | None:
@@ -171,6 +173,7 @@ class RunRecord:
             arbiters=tuple(inventory["arbiters"]),
             hold_s=inventory["hold_s"],
             voting=inventory["voting"],
+            revision=Revision(**inventory["revision"]) if inventory["revision"] else None,
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:
@@ -193,6 +196,7 @@ class RunRecord:
             "as_written": {name: _reach_json(reach) for name, reach in self.as_written.items()},
             "checkpoint_urls": list(self.checkpoint_urls),
             "event_urls": list(self.event_urls),
+            "revision": self.revision and dict(vars(self.revision)),
         }
 
     @classmethod
@@ -210,6 +214,7 @@ class RunRecord:
             as_written={name: _reach(**reach) for name, reach in data.get("as_written", {}).items()},
             checkpoint_urls=tuple(urls_of(data.get("checkpoint_urls", ()))),
             event_urls=tuple(urls_of(data.get("event_urls", ()))),
+            revision=Revision(**_known(Revision, revision)) if (revision := data.get("revision")) else None,
         )
 
 

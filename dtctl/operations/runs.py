@@ -37,6 +37,8 @@ class KnownRun:
     """The verdict that the coordinator last reported; None if its host gave no answer, or has none."""
     by: str = ""
     """user@host of the person who started it, as its hosts report it."""
+    commit: str = ""
+    """The commit of its code."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
                 hosts=tuple(dict.fromkeys((*(known.hosts if known else ()), host))),
                 tasks={**(known.tasks if known else {}), **tasks},
                 by=entry["by"],
+                commit=entry["commit"],
             )
     found = {run: dataclasses.replace(known, verdict=_only(verdicts[run])) for run, known in found.items()}
     return KnownRuns(

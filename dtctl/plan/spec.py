@@ -31,6 +31,7 @@ from dtctl.config.cluster import Cluster
 from dtctl.config.section import Section
 from dtctl.config.strategies import resizes
 from dtctl.dataclass import dataclass
+from dtctl.model import Revision
 from dtctl.plan import RunPlan, TaskPlan, has_address, named_by_others
 from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
 
@@ -87,6 +88,7 @@ def run_spec(
     controller: str,
     replaced: Mapping[str, str],
     code: str = "",
+    revision: Revision | None = None,
 ) -> Spec:
     """The spec without the fields of one host.
 
@@ -128,6 +130,7 @@ def run_spec(
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
         settings={**plan.cluster.settings, "trainer.code": code},
+        revision=revision and dict(vars(revision)),
         replaced=dict(replaced),
         spares={name: _spare(plan, name) for name in plan.cluster.standby},
         arbiters=list(plan.cluster.arbiters),

@@ -14,7 +14,7 @@ from dtctl.bundle import OWN
 from dtctl.config.cluster import Hook
 from dtctl.dataclass import dataclass
 from dtctl.durations import duration_text
-from dtctl.model import Host, TaskId, grouped
+from dtctl.model import Host, Revision, TaskId, grouped
 from dtctl.plan import RunPlan, TaskPlan, shown, shown_variables, shown_words
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import by_value, count, fold, spans
@@ -25,6 +25,7 @@ from dtctl.render.terminal.safe import lines_of
 if TYPE_CHECKING:
     from dtctl.agent.records.spec import Stage
     from dtctl.bundle import Bundle, LeftOut
+    from dtctl.bundle.revision import Inspected
     from dtctl.operations.local import Exposure
 
 _SHOWN = 5
@@ -337,6 +338,25 @@ def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
         number = count(sum(map(len, by_rule.values())), "path")
         rules = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
         note(f"not pushed by your ignore rules: {number}: {_folded(rules)}")
+
+
+def show_code(inspected: Inspected | None) -> None:
+    """Shows the commit of the code, and files that are not what their names say."""
+    if inspected is None:
+        return
+    revision = inspected.revision
+    if revision != Revision():
+        note(f"code: {revision.shown}{f' ({revision.note})' if revision.note else ''}")
+    if inspected.pointers:
+        show_warning(
+            f"{_folded(inspected.pointers)}: only a pointer of Git LFS, not the content",
+            hint="git lfs pull    fetches the content",
+        )
+    if inspected.empty_submodules:
+        show_warning(
+            f"{_folded(inspected.empty_submodules)}: a submodule without its files",
+            hint="git submodule update --init    fetches them",
+        )
 
 
 def show_exposure(exposed: Exposure | None) -> None:

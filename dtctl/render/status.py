@@ -141,8 +141,10 @@ _AROUND = 3
 def more_lines(status: RunStatus) -> list[str]:
     """Facts that the table does not show: awaited hosts, losses, warnings, and the newest checkpoint."""
     coordination = status.coordination
+    revision = status.record.revision
+    code = [f"code: {revision.shown}"] if revision is not None else []
     if coordination is None:
-        return checkpoint_lines(status)
+        return code + checkpoint_lines(status)
     going_on = not status.verdict.outcome.decided
     lines = [f"waiting: {coordination.view['missing']}"] if coordination.view["missing"] and going_on else []
     if not coordination.view["leased"] and going_on:
@@ -160,7 +162,7 @@ def more_lines(status: RunStatus) -> list[str]:
     lines += [goodput_line(goodput)] if (goodput := goodput_of(status)) else []
     if coordination.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(coordination.lost_hosts)}; what runs there is ended as soon as it is back")
-    return lines + checkpoint_lines(status)
+    return lines + code + checkpoint_lines(status)
 
 
 def _without_majority(coordinator: str, lost: Sequence[str]) -> str:
@@ -247,7 +249,11 @@ def show_runs(known: KnownRuns) -> None:
         "HOSTS": [fold(one.hosts) for one in every],
         "TASKS": [*map(_tasks, runs), *("" for _ in foreign)],
     }
-    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # the name also contains the start
+    if any(run.commit for run in runs):
+        columns["COMMIT"] = [*(run.commit[:12] for run in runs), *("" for _ in foreign)]
+    print_table(
+        table(columns, dropped=("STARTED", "COMMIT", "BY", "TASKS", "HOSTS"))
+    )  # the name also contains the start
 
 
 def _result(run: KnownRun) -> Text:

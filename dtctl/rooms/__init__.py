@@ -70,6 +70,7 @@ ROOMS: Mapping[str, Room] = {
         },
         needs=("metrics", "diagnose"),
     ),
+    "code": Room({"code": Command("Watch", "READS", "Show which code ran, or bring it back into a directory")}),
     "metrics": Room({"metrics": Command("Watch", "READS", "Show loss, accuracy and other scalars")}),
     "tensorboard": Room(
         {"tensorboard": Command("Watch", "READS", "Run TensorBoard next to the event files")},

@@ -96,6 +96,7 @@ WORDS = {
     "exec": "--home -o json -- true",
     "restart": "worker:0",
     "compare": "demo-1 demo-2",
+    "code": "demo-1",
     "scale": "worker=1",
     "drain": "node-1",
     "undrain": "node-1",

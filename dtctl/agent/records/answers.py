@@ -277,6 +277,8 @@ class KnownRun(Record):
     """The condition that its coordinator recorded last; null on the other hosts."""
     by: Default[By, ""]
     """user@host of the person who started it."""
+    commit: Default[Line, ""]
+    """The commit of its code; "" if that was in no repository."""
 
 
 class DamagedRun(Record):

@@ -215,6 +215,21 @@ class Spare(Record):
     """Task that it can take over -> its address on this host."""
 
 
+class Revision(Record):
+    """The version of the run's code, as the machine that started it knew it."""
+
+    commit: Default[Line, ""]
+    branch: Default[Line, ""]
+    remote: Default[Line, ""]
+    """The URL of the repository, without credentials."""
+    changed: Default[Optional[Count], None]
+    """The number of files that differ from the commit; null: unknown."""
+    untracked: Default[Count, 0]
+    """How many of them the commit does not have."""
+    note: Default[Line, ""]
+    """Why some of that is unknown."""
+
+
 class Inventory(Record):
     """A host's report of a run to any controller: only names. A host never reports how a host is reached."""
 
@@ -235,6 +250,8 @@ class Inventory(Record):
     """Job -> the number of its tasks that run at first, if not all."""
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
     """The cluster file's keys at the start, without those about how hosts are reached. Secrets are masked."""
+    revision: Default[Optional[Revision], None]
+    """null: the code was in no repository."""
     strategy: Default[Optional[Line], None]
     elected: Default[Optional[Name], None]
     """The host that coordinates the run; null: the lead's, as at the beginning."""

@@ -136,6 +136,7 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
         state = run.state()
     except (OSError, paths.Damaged):
         return None
+    revision = run.spec["revision"]
     return {
         "run": run.id,
         "cluster": run.spec["cluster"],
@@ -145,6 +146,7 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
         "tasks": {task: entry["state"] for task, entry in state["tasks"].items()},
         "condition": _condition(run),
         "by": run.spec["controller"],
+        "commit": revision["commit"] if revision else "",
     }
 
 

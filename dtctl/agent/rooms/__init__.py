@@ -68,6 +68,10 @@ ROOMS: Dict[str, Room] = {
         frames={"part": "records.FilePart", "landing": "records.Landing", "stored": "records.Stored"},
         words={"part": "records.PartWord"},
     ),
+    "code": Room(
+        {"code": ("serving.code", "records.requests.Request", "records.CodeResult")},
+        frames={"code_part": "records.CodePart"},
+    ),
     "data": Room(
         {
             "data_push": ("serving.push", "records.DataPushRequest", "records.DataPushResult"),

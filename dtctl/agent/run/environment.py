@@ -115,6 +115,13 @@ def of_task(
         DTCTL_ATTEMPT=str(attempt),
         DTCTL_KEY=key,
     )
+    revision = spec["revision"]
+    if revision and revision["commit"]:
+        variables.update(DTCTL_COMMIT=revision["commit"])
+        # wandb reads them in place of the repository, which is not here (wandb/env.py).
+        variables.setdefault("WANDB_GIT_COMMIT", revision["commit"])
+        if revision["remote"]:
+            variables.setdefault("WANDB_GIT_REMOTE_URL", revision["remote"])
     return variables
 
 

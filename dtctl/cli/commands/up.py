@@ -92,6 +92,7 @@ def up(
         allow_missing=allow_missing,
     )
     render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
+    render.plan.show_code(launch.inspected)
     render.plan.show_exposure(operations.local.exposure(cluster))
 
     def first(bars: UpProgress) -> None:

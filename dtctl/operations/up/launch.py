@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
+from dtctl.bundle.revision import Inspected, inspect
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.model import Host, SshSettings
@@ -68,6 +69,8 @@ class Start:
     """The wheels from which the hosts install the trainers' environment."""
     content: EnvironmentContent = NO_CONTENT
     """The files from which the hosts create the trainers' environment."""
+    inspected: Inspected | None = None
+    """The version of the code, and how it differs from the commit; None if it is in no repository."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
@@ -82,6 +85,7 @@ class Start:
             controller=self.controller,
             replaced=self.record.replaced,
             code=self.bundle.code_id[:12],
+            revision=self.record.revision,
         )
 
     @property
@@ -130,7 +134,9 @@ def prepare_launch(
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
-    record = record_of(plan, run, created)
+    inspected = inspect(bundle, found.values())
+    revision = inspected.revision if inspected is not None else None
+    record = dataclasses.replace(record_of(plan, run, created), revision=revision)
     if allow_missing:
         check_may_go_without(plan)
     return Start(
@@ -149,6 +155,7 @@ def prepare_launch(
         allow_missing=allow_missing,
         wheels=wheels,
         content=content,
+        inspected=inspected,
     )
 
 

@@ -99,7 +99,8 @@ class Joining:
         live = self._joining["inventory"]
         asked = up_request(self._launch, host, live["absent"])
         # values may be written in another way now, and an earlier dtctl may have started the run
-        asked["spec"] = {**asked["spec"], "settings": live["settings"], "hold_s": live["hold_s"]}
+        of_the_run = {name: live[name] for name in ("settings", "revision", "hold_s")}
+        asked["spec"] = {**asked["spec"], **of_the_run}
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}
         record = self._launch.record

@@ -11,6 +11,7 @@ from typing import Protocol
 from dtctl.agent.records import answers
 from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError
+from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Outcome
 from dtctl.operations.status import status
@@ -34,6 +35,8 @@ class Records(Protocol):
     def begin(self, record: RunRecord) -> None: ...
     def save(self, record: RunRecord) -> None: ...
     def take_back(self, record: RunRecord) -> None: ...
+    def keep_code(self, run: str, code: CodeRecord) -> None: ...
+    def code_of(self, run: str) -> CodeRecord | None: ...
 
     def note_failure(self, record: RunRecord, error: DtctlError) -> None:
         """Keeps why nothing was started; raises nothing."""
@@ -62,12 +65,15 @@ def up(
             return there
         for text in taken_places(error, live, str(launch.plan.cluster.file)) if live is not None else ():
             explained(error, text)
+        if live is not None and _is_refused(error):
+            for text in other_code(live, launch, memory):
+                explained(error, text)
         raise
 
 
 def _up(launch: Start, transport: Transport, report: UpReport, memory: Records, previous: RunRecord | None) -> UpResult:
     starting = Starting(launch, transport, report)
-    unbegun = _write_down(memory, launch.record)
+    unbegun = _write_down(memory, launch)
     try:
         with starting:
             outcome = _start(starting, report, memory, unbegun, previous)
@@ -132,11 +138,15 @@ def _start(
     )
 
 
-def _write_down(memory: Records, record: RunRecord) -> DtctlError | None:
+def _write_down(memory: Records, launch: Start) -> DtctlError | None:
     """Records the run; returns why that failed. Raises that for a run on this machine, which no command would find
     without a record.
     """
+    record = launch.record
+    assert record.run is not None
     error = _error_of(memory.begin, record)
+    diff = launch.inspected.diff if launch.inspected is not None else ""
+    memory.keep_code(record.run, CodeRecord.of(launch.bundle.manifest, diff))
     if error is not None and record.is_local:
         detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")
         raise PreflightError(
@@ -228,6 +238,26 @@ def taken_places(error: DtctlError, live: RunRecord, file: str) -> list[str]:
         f"a new run needs {new} in the place of {old} in {file}"
         for old, new in live.moved.items()
     ]
+
+
+_MOST_SHOWN = 5
+
+
+def other_code(live: RunRecord, launch: Start, memory: Records) -> list[str]:
+    """How the code of the live run differs from that of this start; nothing for the same code."""
+    assert live.run is not None
+    if live.settings.get("trainer.code") == launch.bundle.code_id[:12]:
+        return []
+    shown = []
+    old, new = live.revision, launch.record.revision
+    if old is not None or new is not None:
+        shown.append(f"the code of the live run is {old.shown if old else 'in no repository'}")
+        shown.append(f"this code is {new.shown if new else 'in no repository'}")
+    known = memory.code_of(live.run)
+    if known is not None and (paths := known.differing(launch.bundle.manifest)):
+        more = [f"and {len(paths) - _MOST_SHOWN} more"] * (len(paths) > _MOST_SHOWN)
+        shown.append(f"files that differ: {', '.join([*paths[:_MOST_SHOWN], *more])}")
+    return shown
 
 
 def _live_run(record: RunRecord, transport: Transport) -> RunRecord | None:

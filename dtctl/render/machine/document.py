@@ -189,7 +189,7 @@ def known_run(run: KnownRun) -> dict[str, Any]:
     return {
         **picked(run, "run cluster created@ live verdict.outcome=result"),
         "reason": sentence(run.verdict.why) if run.verdict else None,
-        **picked(run, "by=startedBy? hosts tasks"),
+        **picked(run, "by=startedBy? commit? hosts tasks"),
     }
 
 

@@ -19,6 +19,7 @@ from dtctl.render.roster import gpus_of
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Gpu
+    from dtctl.model import Revision
     from dtctl.operations.findings import Checked, Finding
     from dtctl.operations.up.result import UpResult
 
@@ -33,6 +34,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "conditions": _conditions(status),
         "replicaStatuses": {job: _replicas([task for task in tasks if task.id.job == job]) for job in jobs},
         "startTime": iso_utc(status.record.created),
+        **({"revision": revision(known)} if (known := status.record.revision) is not None else {}),
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
@@ -44,6 +46,10 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
     }
+
+
+def revision(known: Revision | None) -> dict[str, Any] | None:
+    return picked(known, "commit branch remote changed=changedFiles untracked=untrackedFiles note") if known else None
 
 
 def task_status(task: TaskStatus) -> dict[str, Any]:

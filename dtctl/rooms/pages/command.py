@@ -159,8 +159,10 @@ def compare(
     records = [dataclasses.replace(scope, run=run).record() for run in named]
     with scope.dialling():
         found = rooms.pages.comparing.compare(records, scope.transport)
+    code = rooms.pages.comparing.between(found.runs, scope.memory.code_of)
     if output == "json":
-        document.print_json("Comparison", rooms.pages.comparing_document.comparison(found))
+        document.print_json("Comparison", rooms.pages.comparing_document.comparison(found, code))
     elif found.runs:
         rooms.pages.comparing_screen.show_comparison(found)
+        rooms.pages.comparing_screen.show_code(code)
     report_errors(found.failed, others=found.runs)

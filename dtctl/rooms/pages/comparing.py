@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
+from dtctl.bundle.revision import commits_between
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import grouped
 from dtctl.operations.client.persistent import for_one_command
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
+from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
@@ -55,6 +58,48 @@ class Compared:
         record = self.status.record
         jobs = grouped((f"jobs.{task.job}.hosts", host) for task, host in record.roster.items())
         return {**record.settings, **{key: " ".join(hosts) for key, hosts in jobs.items()}}
+
+
+@dataclass(frozen=True)
+class Between:
+    """The code of two runs."""
+
+    old: str
+    new: str
+    """Run ids."""
+    added: tuple[str, ...] | None
+    """Commits that only the new one has, the newest first; None: this machine's repository does not have both."""
+    removed: tuple[str, ...] | None
+    """Commits that only the old one has."""
+    files: tuple[str, ...] | None
+    """Paths whose content differs; None: unknown, as another machine has started one of them."""
+
+
+CodeOf = Callable[[str], CodeRecord | None]
+"""What this machine knows of the code of a run."""
+
+
+def between(runs: Mapping[str, Compared], code_of: CodeOf) -> list[Between]:
+    """Each run's code beside that of the run before it; nothing for the same code."""
+    return [
+        found
+        for (old, before), (new, after) in pairwise(runs.items())
+        if (found := _between(old, before.status.record, new, after.status.record, code_of)) is not None
+    ]
+
+
+def _between(old: str, before: RunRecord, new: str, after: RunRecord, code_of: CodeOf) -> Between | None:
+    files = None
+    if (known := code_of(old)) is not None and (other := code_of(new)) is not None:
+        files = known.differing_from(other)
+    commits, of_old, of_new = None, before.revision, after.revision
+    if of_old is not None and of_new is not None and of_old.commit != of_new.commit and after.project is not None:
+        commits = commits_between(after.project, of_old.commit, of_new.commit)
+    same_commit = of_old == of_new or (of_old and of_new and of_old.commit == of_new.commit)
+    if same_commit and not files:
+        return None
+    added, removed = (tuple(commits[0]), tuple(commits[1])) if commits else ((), ()) if same_commit else (None, None)
+    return Between(old, new, added, removed, files)
 
 
 @dataclass(frozen=True)

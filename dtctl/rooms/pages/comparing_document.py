@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dtctl.render.machine import document
 from dtctl.render.machine.document import picked
-from dtctl.rooms.pages.comparing import Compared, Comparison
+from dtctl.render.machine.status import revision
+from dtctl.rooms.pages.comparing import Between, Compared, Comparison
 
 
-def comparison(found: Comparison) -> dict[str, Any]:
+def comparison(found: Comparison, code: Sequence[Between] = ()) -> dict[str, Any]:
     return {
         "runs": [_compared(one) for one in found.runs.values()],
         "differences": [
             {"key": key, "values": dict(zip(found.runs, values, strict=True))}
             for key, values in found.differences.items()
         ],
+        "code": [picked(one, "old new added=addedCommits removed=removedCommits files") for one in code],
         "errors": [{"run": run, **document.error_fields(error)} for run, error in found.errors.items()],
     }
 
@@ -32,5 +35,6 @@ def _compared(compared: Compared) -> dict[str, Any]:
         "tasks": len(roster),
         "metrics": {name: picked(metric, "last best") for name, metric in compared.metrics.items()},
         **picked(compared, "settings"),
+        "revision": revision(compared.status.record.revision),
         "errors": document.errors(compared.errors),
     }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import clipped
 from dtctl.render.format import duration, local_time
 from dtctl.render.goodput import percent
+from dtctl.render.terminal import console
 from dtctl.render.terminal.console import print_table, table
 from dtctl.render.terminal.safe import one_line
-from dtctl.rooms.pages.comparing import Compared, Comparison, Metric
+from dtctl.rooms.pages.comparing import Between, Compared, Comparison, Metric
 
 _NOTHING = "-"
 
@@ -24,6 +25,25 @@ def show_comparison(found: Comparison) -> None:
     for index, run in enumerate(found.runs):
         columns[one_line(run)] = [one_line(clipped(values[index])) for _, values in rows]
     print_table(table(columns))
+
+
+_MOST_COMMITS = 10
+
+
+def show_code(code: Sequence[Between]) -> None:
+    """The commits between the runs, and the files that differ."""
+    for one in code:
+        console.say(f"code of {one.new}, beside {one.old}:")
+        if one.added is None or one.removed is None:
+            console.say("  which commits lie between is unknown: the repository here does not have both")
+        for sign, commits in (("+", one.added or ()), ("-", one.removed or ())):
+            for commit in commits[:_MOST_COMMITS]:
+                console.say(f"  {sign} {commit}")
+            if len(commits) > _MOST_COMMITS:
+                console.say(f"  {sign} {len(commits) - _MOST_COMMITS} more")
+        if one.files:
+            more = [f"{len(one.files) - _MOST_COMMITS} more"] * (len(one.files) > _MOST_COMMITS)
+            console.say(f"  files that differ: {', '.join([*one.files[:_MOST_COMMITS], *more])}")
 
 
 def comparison_rows(found: Comparison) -> list[Row]:
@@ -58,6 +78,7 @@ _RESULTS: dict[str, Callable[[Compared], str]] = {
     "outcome": lambda one: one.status.verdict.outcome.value,
     "reason": lambda one: sentence(one.status.verdict.why),
     "started": lambda one: local_time(one.status.record.created),
+    "code": lambda one: revision.shown if (revision := one.status.record.revision) is not None else _NOTHING,
     "duration": lambda one: duration(one.duration_s) if one.duration_s is not None else _NOTHING,
     "steps": _step,
     "steps/s": lambda one: f"{one.steps_per_s:.3g}" if one.steps_per_s else _NOTHING,

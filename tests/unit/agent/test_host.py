@@ -24,7 +24,7 @@ import pytest
 
 from dtctl.agent.host import compiled, keeping, locks, outputs, ports, processes
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.spec import Member
+from dtctl.agent.records.spec import Member, Revision
 from dtctl.agent.records.values import can_be_given
 from dtctl.agent.requests.starting import most_ports
 from dtctl.agent.run import environment
@@ -463,6 +463,18 @@ def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() ->
         "DTCTL_ATTEMPT": "4",
         "DTCTL_KEY": "k",
     }
+
+
+def test_the_commit_is_given_and_what_the_user_set_for_wandb_stays() -> None:
+    revision: Any = made(Revision, commit="12ab", remote="https://example.com/a")
+    spec = supervised.spec(revision=revision)
+    task = supervised.task("ps:0", env={"WANDB_GIT_COMMIT": "mine"})
+    got = environment.of_task({"WANDB_GIT_REMOTE_URL": "of the host"}, spec, task, {}, 1, "k")
+    assert (got["DTCTL_COMMIT"], got["WANDB_GIT_COMMIT"]) == ("12ab", "mine")
+    assert got["WANDB_GIT_REMOTE_URL"] == "of the host"
+    got = environment.of_task({}, spec, supervised.task("ps:0"), {}, 1, "k")
+    assert (got["WANDB_GIT_COMMIT"], got["WANDB_GIT_REMOTE_URL"]) == ("12ab", "https://example.com/a")
+    assert "DTCTL_COMMIT" not in environment.of_task({}, SPEC, supervised.task("ps:0"), {}, 1, "k")
 
 
 def test_proxies_of_the_host_are_dropped_and_those_of_the_task_stay() -> None:

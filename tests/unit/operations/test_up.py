@@ -21,6 +21,7 @@ from dtctl.model import Local
 from dtctl.operations.client import Progress
 from dtctl.operations.credentials import Authority
 from dtctl.operations.findings import Checked
+from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
@@ -66,6 +67,7 @@ class Notes:
     def __init__(self, *full: str, order: list[str] | None = None) -> None:
         self.order: list[str] = [] if order is None else order
         self.records: list[RunRecord] = []
+        self.codes: dict[str, CodeRecord] = {}
         self._full = full
 
     def begin(self, record: RunRecord) -> None:
@@ -76,6 +78,12 @@ class Notes:
 
     def take_back(self, record: RunRecord) -> None:
         self._note("take_back", record)
+
+    def keep_code(self, run: str, code: CodeRecord) -> None:
+        self.codes[run] = code
+
+    def code_of(self, run: str) -> CodeRecord | None:
+        return self.codes.get(run)
 
     def note_failure(self, record: RunRecord, error: DtctlError) -> None:
         self.order.append("note_failure")

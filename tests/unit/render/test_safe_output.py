@@ -34,10 +34,11 @@ from dtctl.agent.rooms.data.records import DataDropped, DataHeld, DataPushResult
 from dtctl.agent.rooms.dump.records import Dump, ProcessDump
 from dtctl.agent.rooms.metrics.records import MetricsResult
 from dtctl.bundle import Bundle, LeftOut, Manifest
+from dtctl.bundle.revision import Inspected
 from dtctl.config.cluster import Hook
 from dtctl.config.outgoing import Sending
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
-from dtctl.model import TaskId, TaskState
+from dtctl.model import Revision, TaskId, TaskState
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.client import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
@@ -95,8 +96,8 @@ from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.pages import comparing_document as compare_document
 from dtctl.rooms.pages import dashboard_page as page
 from dtctl.rooms.pages import report_page as report
-from dtctl.rooms.pages.comparing import Comparison, compared
-from dtctl.rooms.pages.comparing_screen import show_comparison
+from dtctl.rooms.pages.comparing import Between, Comparison, compared
+from dtctl.rooms.pages.comparing_screen import show_code, show_comparison
 from dtctl.rooms.tensorboard import Location as BoardPlace
 from dtctl.rooms.tensorboard import screen as tensorboard
 from tests.fuzz import cases
@@ -391,6 +392,9 @@ def trust_line() -> None:
 
 SAVED = SavedLog("worker:0", 1, Path("logs"), 10)
 
+INSPECTED = Inspected(Revision("12ab", "main", "url", 1, 1, "note"), "", (), ("pointer",), ("module",))
+BETWEEN = Between("demo-1", "demo-2", ("12ab One",), ("34cd Two",), ("train.py",))
+
 SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
@@ -440,6 +444,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_scaled": lambda: result.show_scaled(poisoned(SCALING), poisoned(Scaled(2, STOP, AGAIN)), dry_run=False),
     "show_scaled dry": lambda: result.show_scaled(poisoned(SCALING), Scaled(1), dry_run=True),
     "show_left_out": lambda: plans.show_left_out(LEFT_OUT),
+    "show_code": lambda: plans.show_code(poisoned(INSPECTED)),
+    "show_code of several": lambda: show_code([poisoned(BETWEEN)]),
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
     "show_interrupted kept": lambda: starting.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),

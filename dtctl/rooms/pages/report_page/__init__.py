@@ -160,6 +160,8 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
         ("Checkpoint", f"step {newest['step']}" if newest and newest["step"] is not None else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
+        *([("Code", revision.shown)] if (revision := status.record.revision) is not None else []),
+        *([("Repository", revision.remote)] if revision is not None and revision.remote else []),
     ]
     return [(name, value) for name, value in entries if value]
 
