@@ -19,6 +19,7 @@ from dtctl.agent.rooms import ROOMS as AGENT_ROOMS
 from dtctl.cli.table import COMMANDS
 from dtctl.rooms import ROOMS, Room, each
 from tests import rooms
+from tests.unit.wrong_commands import WRONG_COMMANDS, WRONG_COMMANDS_OF_ROOMS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
@@ -263,13 +264,29 @@ def test_the_core_imports_no_room() -> None:
     assert wrong == {"dtctl imports dtctl.api"}
 
 
+def late_rooms(name: str) -> set[str]:
+    """Rooms that a module uses without any import: `rooms.check.checking` of dtctl/cli/late.py imports one."""
+    nodes = (node for node in ast.walk(tree(name)) if isinstance(node, ast.Attribute))
+    of_rooms = {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "rooms"}
+    return of_rooms & {*rooms.names()}
+
+
+def test_the_core_names_no_room_behind_late_imports() -> None:
+    assert {name: late for name in MODULES if not rooms.room_of(name) and (late := late_rooms(name))} == {}
+
+
+def test_wrong_commands_of_rooms_are_of_commands_that_there_are() -> None:
+    assert {one.words.split()[0] for one in WRONG_COMMANDS_OF_ROOMS} <= COMMANDS.keys()
+    assert len(WRONG_COMMANDS) >= 270
+
+
 def test_a_room_imports_only_rooms_that_its_row_names() -> None:
     """A module that has another room's name joins the two."""
     wrong = []
     for name, imports in all_imports().items():
         room = rooms.room_of(name)
         joined = name.split(".")[-1]
-        for other in {rooms.room_of(_module(one)) for one in imports} - {"", room}:
+        for other in ({rooms.room_of(_module(one)) for one in imports} | late_rooms(name)) - {"", room}:
             if room and other not in rooms.needs(room) and other != joined:
                 wrong.append(f"{name} imports the room {other}")
     assert wrong == []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import on_interrupt, report_errors
-from dtctl.cli.late import console, document, errors, operations, render, results, rooms
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -96,12 +96,7 @@ def up(
 
     def first(bars: UpProgress) -> None:
         if require_private:
-            rooms.check.checking.require_private(
-                rooms.check.checking.context_of(launch.plan, launch.content, hostname=scope.transport.hostname),
-                launch.record,
-                scope.transport,
-                bars,
-            )
+            operations.up.inspecting.require_private(launch.plan, launch.content, launch.record, scope.transport, bars)
 
     outcome = start(
         scope,
