@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -518,10 +520,13 @@ READ_REASONS = {
 READERS = {"read", "headline", "named", "fields_of", "FactFields", "HOLDING", "SENTENCES"}
 
 SAY_REASONS = {
-    "dtctl.agent.records.reasons": "makes the sentence of every record",
+    "dtctl.agent.records.reasons": "has the sentence of every kind",
     "dtctl.agent.run.run_events": "a notification, which the host itself sends",
     "dtctl.agent.coordinate.coordinator": "what the start waits for, and why an incident was closed",
+    "dtctl.agent.coordinate.draining": "why an incident was closed",
     "dtctl.agent.coordinate.recovery": "why an incident was closed",
+    "dtctl.agent.requests.run_handles": "why a request is refused",
+    "dtctl.agent.requests.stop": "why a request is refused",
     "dtctl.agent.coordinate.moving": "the spares that cannot take a place, in a warning",
     "dtctl.operations.findings": "the text of a finding",
     "dtctl.rooms.diagnose.waits": "the text of a finding",
@@ -542,6 +547,19 @@ def test_only_what_draws_reads_the_facts_of_reasons() -> None:
 def test_only_few_modules_outside_render_make_sentences() -> None:
     says = {name for name in MODULES if "sentence" in names_of_reasons(name) and layer_of(name) != "render"}
     assert {name for name in says if not below(name, "dtctl.api")} | {"dtctl.agent.records.reasons"} == {*SAY_REASONS}
+
+
+def test_no_record_of_the_agent_contains_the_sentence_of_a_reason() -> None:
+    """A record has facts (`why`); they become a sentence where people read it."""
+    from dtctl.agent import records
+    from dtctl.agent.records.kinds import Record, fields_of
+
+    modules = [import_module(f"{records.__name__}.{one.name}") for one in pkgutil.iter_modules(records.__path__)]
+    found = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    kinds: Any = Record
+    every = [one for one in found if issubclass(one, kinds) and one is not kinds]
+    assert len(every) > 100
+    assert [one.__name__ for one in every if "reason" in fields_of(one)] == []
 
 
 def decisions_by_reasons(code: ast.AST) -> Iterator[str]:

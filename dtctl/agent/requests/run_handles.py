@@ -12,7 +12,7 @@ import time
 from ..host import paths, wake
 from ..host.errors import NO_ROOM, Refused, damaged
 from ..records.kinds import made
-from ..records.reasons import because, fact
+from ..records.reasons import because, fact, sentence, why_of
 from ..records.spec import Member, coordinates, job_of
 from ..records.values import FINAL
 from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView, is_waiting
@@ -315,7 +315,8 @@ class WholeRun(RunHandle):
         """Raises Refused where the run has ended."""
         assert self.view is not None
         if self.view["condition"]["type"] in outcome.DECIDED:
-            what = "%(type)s, %(reason)s" % self.view["condition"]
+            condition = self.view["condition"]
+            what = "%s, %s" % (condition["type"], sentence(why_of(condition)))
             raise Refused("run_ended", "run %s has ended: %s" % (self._run.id, what), hint=_NEW_RUN)
 
     def waits(self, task: str) -> bool:
@@ -476,7 +477,7 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
                 hint = "dtctl scale %s=N    starts it again" % job_of(one["holder"])
             elif drains.drained_hosts({task: wanted[task]}):
                 hint = "dtctl undrain %s    starts it again" % one["holder"]
-            raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
+            raise Refused("not_started", "%s is held: %s" % (task, sentence(why_of(wanted[task]))), hint=hint)
 
 
 def has_ended(handle: RunHandle, task: str) -> bool:

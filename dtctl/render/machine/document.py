@@ -216,7 +216,11 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                **picked(found, "processes survivors runs[run cluster reason size_bytes]"),
+                **picked(found, "processes survivors"),
+                "runs": [
+                    {**picked(run, "run cluster"), "reason": sentence(why_of(run)), **picked(run, "size_bytes")}
+                    for run in found["runs"]
+                ],
                 **picked(found, "bundles environments files freed_bytes"),
             }
             for host, found in result.remains.items()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import because, fact, sentence
+from dtctl.agent.records.reasons import because, fact, said, sentence
 from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, TransportError, UsageError
 from dtctl.model import Host, SshSettings, TaskId, TaskState
@@ -444,7 +444,7 @@ def test_down_reports_a_host_once_that_was_replaced_and_is_waited_for() -> None:
 
 
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
-    left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
+    left = {"run": "digits-0", "cluster": "digits", "host": "s1", "why": said("its cluster was taken down")}
     removed = {**NOTHING, "dry_run": False, "runs": [left]}
     agents = Agents(
         viewed(),
