@@ -454,8 +454,6 @@ def reached(talk: Conversation, run: runs.Run) -> RunHandle:
         whole.refresh()
     except Refused as away:
         return RunHandle(run, away)
-    if not run.finished() and is_kept_from_writing(run.files.path("cluster.json")):
-        return RunHandle(run, Refused("not_answering", FULL_DISK, "", NO_ROOM))
     return whole
 
 
