@@ -282,9 +282,11 @@ class View:
         self.data["warnings"] = [one["reason"] for one in self.data["alerts"]]
 
     def step(self) -> Optional[int]:
-        """The newest step that the lead or a worker has reported, or None."""
-        steps = [self.entry(task)["step"] for task in self.trainers]
-        return max((step for step in steps if step is not None), default=None)
+        """The newest step that the lead or a worker has named, or None: not one that is counted from positions."""
+        entries = [self.entry(task) for task in self.trainers]
+        return max(
+            (one["step"] for one in entries if one["step"] is not None and one["position"] is None), default=None
+        )
 
     def open_incident(
         self,

@@ -35,13 +35,23 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
-        "progress": picked(status.progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
+        "progress": _progress(status),
         "problems": problems(problems_of(status)),
         "goodput": picked(goodput, _GOODPUT) if goodput is not None else None,
         "tasks": [{**task_status(task), **_more(status, task)} for task in tasks],
         "gpus": [{"host": host, **gpu_document(gpu)} for host, gpu in every(status)],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
+    }
+
+
+def _progress(status: RunStatus) -> dict[str, Any]:
+    progress = status.progress
+    position = progress.position
+    return {
+        **picked(progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
+        "stepIsEstimated": progress.step is not None and position is not None,
+        "position": picked(position, "epoch epochs batch batches") if position is not None else None,
     }
 
 
