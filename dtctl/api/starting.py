@@ -19,7 +19,7 @@ from dtctl.operations.history import Memory, of_other_directory
 from dtctl.operations.local import LocalPorts, exposure, make_local
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.up.readying import Interrupted
-from dtctl.operations.up.result import UnusedCheckpoint, UpReport, UpResult
+from dtctl.operations.up.result import SETTLE_S, UnusedCheckpoint, UpReport, UpResult
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
@@ -202,7 +202,7 @@ def _await_tasks(launch: Start, outcome: UpResult, cluster: Cluster, remembered:
     waiting = Awaiting(launch, record, cluster.transport)
     cluster.transport.resume(outcome.lead)
     try:
-        for event in follow(record, cluster.transport, LogRequest(())):
+        for event in follow(record, cluster.transport, LogRequest(()), look_again_s=SETTLE_S):
             if waiting.is_over(event):
                 break
         ended = waiting.end(waiting.failed) if waiting.failed is not None else ""

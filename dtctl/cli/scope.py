@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtctl.config.load import Checked
     from dtctl.model import Host
     from dtctl.operations.run_record import RunRecord
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import Ending
     from dtctl.transport.connect import Transports
 
@@ -135,7 +136,7 @@ class Scope:
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
         if self.run is not None:
-            return self.started_here(self.run) or self._run_of_others(self.run)
+            return self.started_here(self.run) or self._not_started(self.run) or self._run_of_others(self.run)
         record = self._of_name(self.named) if self.named else None
         file = record.file if record else self._file_here()
         if record is None:
@@ -178,6 +179,16 @@ class Scope:
         if self.config is not None and not (record.file and which.same_file(self.config, record.file)):
             record = dataclasses.replace(record, file=self.config.absolute(), file_sha256="")
         return self._with_own_access(self._followed(record))
+
+    def _not_started(self, run: str) -> RunRecord | None:
+        """The run that `up` could not start here, if the id is of such a one."""
+        record = self.memory.record_of_failed(run)
+        return self._with_own_access(record) if record is not None else None
+
+    def or_not_started(self, found: RunStatus) -> RunStatus:
+        """The status, or that of the cluster file's last start if that failed and no run was live since."""
+        failed = self.memory.failed_start(found.record, self.run)
+        return failed.status() if failed is not None and failed.comes_after(found) else found
 
     def _run_of_others(self, run: str) -> RunRecord:
         """A run that this machine has not started: the cluster file lists the hosts that may know it."""

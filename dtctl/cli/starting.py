@@ -6,7 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import NoReturn
 
 import typer
@@ -22,6 +22,7 @@ from dtctl.operations.findings import Checked
 from dtctl.operations.follow import follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, Stopping, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.awaiting import TAIL_LINES, Awaiting, leaves_tasks
@@ -159,7 +160,7 @@ def _shortly(waiting: Awaiting, record: RunRecord, route: Transport, *, quiet: b
     deadline = time.monotonic() + judging.EXPECTED_S
     line = LastLine(lambda: starting.starting_line(waiting.seen, console.columns() - 1))
     with moving(line) if console.interactive() and not quiet else nullcontext():
-        for event in follow(record, route, LogRequest(())):
+        for event in follow(record, route, LogRequest(()), look_again_s=judging.SETTLE_S):
             if waiting.is_over(event):
                 return True
             if time.monotonic() > deadline:
@@ -174,7 +175,7 @@ def _beside_logs(
     shown = tasks if console.on_terminal() else ()
     printer = LogPrinter(shown, prefix=True, timestamps=False, raw=raw) if shown else None
     narrate = Narrator(record.coordinator, printer)
-    for event in follow(record, transport, LogRequest(shown, lines=TAIL_LINES)):
+    for event in follow(record, transport, LogRequest(shown, lines=TAIL_LINES), look_again_s=judging.SETTLE_S):
         if waiting.is_over(event):
             break
         narrate(event)
@@ -187,7 +188,11 @@ def _end(scope: Scope, waiting: Awaiting, failed: FailedStart, record: RunRecord
         outcome = waiting.end(failed, progress)
     if outcome:
         scope.memory.change(record, outcome=outcome)
-    starting.show_failed_start(failed, waiting.tail(failed))
+    tail, ended = waiting.tail(failed), None
+    with suppress(DtctlError):  # the failure itself is shown
+        ended = status(record, scope.transport)
+        failed = waiting.as_decided(failed, ended)
+    starting.show_failed_start(failed, tail, ended)
 
 
 def _ask_what_becomes(scope: Scope, record: RunRecord, *, ask: bool) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from dtctl.agent.records import answers as records
@@ -68,12 +68,18 @@ def down(
     """
     with PersistentTransport(transport) as kept:
         kept.expect(record.routes_to(record.hosts)[0])
-        return _down(record, kept, order, report, before)
+        return _down(record, kept, transport, order, report, before)
 
 
 def _down(
-    record: RunRecord, transport: Transport, order: StopOrder, report: OnStopping, before: Before | None
+    record: RunRecord,
+    transport: Transport,
+    anew: Transport,
+    order: StopOrder,
+    report: OnStopping,
+    before: Before | None,
 ) -> DownResult:
+    """`anew`: dials a host that `transport` has just given up."""
     stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
     unreachable = known.routes_to(known.unknown_hosts)[1]
@@ -92,6 +98,11 @@ def _down(
         answers = conversations.ask_hosts(_removal(record, order, report, reached), clear)
         rest = result_of(record, conversations, answers.items())
     awaited = _awaited(answers)
+    if returned := _returned(record, stopped, awaited, answers):
+        with Conversations(record.with_short_timeouts(returned), anew, returned) as conversations:
+            late = conversations.ask_hosts(_removal(record, order, report, [*reached, *returned]))
+            rest = rest.and_then(result_of(record, conversations, late.items()))
+        answers = {**answers, **late}
     without_answer = {
         host: TransportError(
             f"{host} gave no answer when its run ended: tasks may still run there",
@@ -129,8 +140,25 @@ def _down(
             *without_duplicates((host, one) for host, answer in answers.items() for one in answer["kept"]),
             *left.kept,
         ),
-        unasked=left.errors,
+        # A host that is waited for is among `errors` already, with who ends and removes what is left there.
+        unasked={host: error for host, error in left.errors.items() if host not in awaited},
     )
+
+
+def _returned(
+    record: RunRecord,
+    stopped: StopResult,
+    awaited: Collection[str],
+    answers: Mapping[str, records.DownResult],
+) -> list[str]:
+    """Hosts that gave no answer to `stop`, and have returned since: the coordinator has heard that their tasks ended.
+
+    So nobody waits for them who would remove what is left there.
+    """
+    if not any(answer["over"] for answer in answers.values()):
+        return []
+    away = [host for host, error in stopped.errors.items() if isinstance(error, TransportError)]
+    return [host for host in away if host in record.hosts and host not in {*awaited, *answers}]
 
 
 def _is_removed(answer: records.DownResult | None) -> bool:

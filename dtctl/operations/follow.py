@@ -141,12 +141,16 @@ def follow_for(
             return
 
 
-def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Generator[Event | None, None, None]:
+def follow(
+    record: RunRecord, transport: Transport, wanted: LogRequest, *, look_again_s: float | None = None
+) -> Generator[Event | None, None, None]:
     """Log lines and the coordinator's view as they come; None now and then; `Ended` last.
+
+    `look_again_s`: how often the coordinator is asked for its view, also where it reports no change.
 
     One connection follows everything if `wanted` has no tasks. Raises DtctlError when there is no run to follow.
     """
-    watching = Watching(record, transport, look_again_s=None)
+    watching = Watching(record, transport, look_again_s)
     logs = _Logs(wanted)
     last: RunStatus | None = None
     ended = False

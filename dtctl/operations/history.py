@@ -26,6 +26,7 @@ from dtctl.paths import check_private, state_directory
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
+    from dtctl.operations.failed_starts import FailedStart
     from dtctl.operations.snapshot import RunStatus
 
 _LIMIT_BYTES = 1 << 26
@@ -121,6 +122,7 @@ class Memory:
         self._runs = self._directory / "runs"
         self._current = self._directory / "current"
         self._places = self._directory / "places"
+        self._failed = self._directory / "failed_starts"
         self._report = report
         self._before: str | None = None
 
@@ -140,6 +142,7 @@ class Memory:
         with _translated(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
             write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=True))
             self.make_current(record.run)
+        self.forget_failure(record.file)
 
     def take_back(self, record: RunRecord) -> None:
         """Removes the record of a run whose start was cancelled."""
@@ -153,6 +156,40 @@ class Memory:
                 self.make_current(self._before)
             else:
                 self._current.unlink(missing_ok=True)
+
+    def note_failure(self, record: RunRecord, error: DtctlError) -> None:
+        """Records a start that failed before anything ran, which no host knows; if it cannot be written, later commands
+        report no run.
+        """
+        from dtctl.operations.failed_starts import is_refusal, write_failure  # few starts fail
+
+        if record.file is None or is_refusal(error):
+            return
+        with suppress(OSError):
+            make_private(self._failed)
+            write_failure(_named_after(self._failed, record.file), record, error)
+        self.keep_place(record, record.file)
+
+    def forget_failure(self, file: Path | None) -> None:
+        """Removes the file's failed start: a run has started since, or the cluster was removed."""
+        if file is not None:
+            with suppress(OSError):
+                _named_after(self._failed, file).unlink(missing_ok=True)
+
+    def failed_start(self, record: RunRecord, run: str | None = None) -> FailedStart | None:
+        """The last start of the record's file if it failed; `run`: only if this is its id."""
+        from dtctl.operations.failed_starts import read_failure
+
+        path = _named_after(self._failed, record.file) if record.file else None
+        found = read_failure(path) if path is not None and path.exists() else None
+        return found if found is not None and run in (None, found.record.run) else None
+
+    def record_of_failed(self, run: str) -> RunRecord | None:
+        """The record of a failed start with this run id."""
+        from dtctl.operations.failed_starts import read_failure
+
+        every = (read_failure(path) for path in self._failed.glob("*.json"))
+        return next((one.record for one in every if one is not None and one.record.run == run), None)
 
     def change(self, record: RunRecord, **fields: Any) -> None:
         """Records new facts about a recorded run; if the record cannot be written, nothing is lost."""
@@ -213,9 +250,10 @@ class Memory:
             if self.current_id() == run:
                 self._current.unlink(missing_ok=True)
         if record and record.file:
-            self._keep_place(record, record.file)
+            self.keep_place(record, record.file)
 
-    def _keep_place(self, record: RunRecord, file: Path) -> None:
+    def keep_place(self, record: RunRecord, file: Path) -> None:
+        """Records that the file's hosts are this machine, if the record's are; removes an earlier such record."""
         place = self._place_of(file)
         try:
             place.unlink(missing_ok=True)
@@ -277,7 +315,7 @@ class Memory:
         return None
 
     def _place_of(self, file: Path) -> Path:
-        return self._places / f"{hashlib.sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]}.json"
+        return _named_after(self._places, file)
 
     def _file(self, run: str, *, make: bool = False) -> Path:
         name = checked_run(run)
@@ -303,6 +341,11 @@ class Memory:
                 path = aside
             self._report(f"{path} is passed over: {damage}")
             return None
+
+
+def _named_after(directory: Path, file: Path) -> Path:
+    """The path in a directory for what concerns a cluster file, by any path to it."""
+    return directory / f"{hashlib.sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]}.json"
 
 
 def of_other_directory(run: str, other: Path, own: Path | None, *, hint: str) -> UsageError:

@@ -56,6 +56,8 @@ class KnownRuns:
     damaged: tuple[DamagedRun, ...]
     errors: Mapping[str, DtctlError]
     foreign: tuple[ForeignRun, ...] = ()
+    foreign_hidden: tuple[str, ...] = ()
+    """Hosts that hide the processes of other accounts, and so their runs."""
 
 
 def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool = False) -> KnownRuns:
@@ -69,12 +71,9 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
             check_run(known["cluster"], None, known["run"], f"runs.{number}.run")
 
     fields = {"cluster": None} if every_cluster else {}
-    outcomes = ask_hosts(
-        record,
-        ImpatientTransport(transport, record),
-        Request("runs", RunsResult, lambda _: fields, check),
-        record.hosts,
-    )
+    asked = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # an earlier run may be on others
+    request = Request("runs", RunsResult, lambda _: fields, check)
+    outcomes = ask_hosts(asked, ImpatientTransport(transport, asked), request, asked.hosts)
     found: dict[str, KnownRun] = {}
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()
@@ -101,9 +100,16 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
     return KnownRuns(
         tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)),
         tuple(one for host, answer in outcomes.results.items() for one in answer["damaged"] if one["host"] == host),
-        outcomes.errors,
+        {host: error for host, error in outcomes.errors.items() if host in record.hosts},
         _foreign({host: answer["foreign"] for host, answer in outcomes.results.items()}),
+        tuple(host for host, answer in outcomes.results.items() if answer["foreign_hidden"]),
     )
+
+
+def with_run(known: KnownRuns, run: KnownRun) -> KnownRuns:
+    """The runs with one more, which no host knows."""
+    runs = sorted((*known.runs, run), key=lambda one: one.created, reverse=True)
+    return dataclasses.replace(known, runs=tuple(runs))
 
 
 def _foreign(found: Mapping[str, Sequence[ForeignEntry]]) -> tuple[ForeignRun, ...]:

@@ -79,10 +79,13 @@ class Verdict:
 
 
 def seen_now(verdict: Verdict, tasks: Mapping[TaskId, TaskStatus]) -> Verdict:
-    """The verdict with the current number of running tasks: that of its reasons may be older."""
+    """The verdict with the current number of running tasks: that of its reasons may be older.
+
+    A task whose end cannot be written runs no more, whatever its state says.
+    """
     if verdict.of is None:
         return verdict
-    running = sum(task.state in _RUNS for task in tasks.values())
+    running = sum(task.state in _RUNS and not task.entry["unwritten"] for task in tasks.values())
     return dataclasses.replace(verdict, why=(fact("tasks_run", count=running, of=verdict.of),))
 
 
@@ -359,6 +362,16 @@ class RunStatus:
     """Hosts that answered that they know no run of the cluster."""
     machines: Mapping[str, Machine] = field(default_factory=dict)
     """How busy hosts are, if their agents have reported it."""
+    not_started: DtctlError | None = None
+    """Why `up` started nothing of it. No host knows such a run."""
+
+    @property
+    def began(self) -> float:
+        """When the run began on its hosts; `record.created` is when `up` was typed, before files were sent and an
+        environment was installed. 0 if unknown.
+        """
+        account = self.coordination.view["account"] if self.coordination is not None else None
+        return account["since"] if account is not None else self.record.created
 
     @property
     def going_on_after_the_end(self) -> tuple[TaskId, ...]:

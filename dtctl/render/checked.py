@@ -13,6 +13,9 @@ from dtctl.render.format import count, summarize_hosts
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
 
+CLOSER = "dtctl check    also tests for exposed ports, limits, memory, room for checkpoints, data and slow logins"
+"""What a start does not test, as it takes longer (`Cost.CHECK` of the check's signatures)."""
+
 
 def show_findings(checked: Checked) -> None:
     """Shows a paragraph for each finding, with blank lines between them."""
@@ -42,7 +45,7 @@ def show_brief(checked: Checked, *, refused: bool = False) -> None:
                 what, *remedies = paragraph(found)
                 show_warning(what, hint="\n".join(remedies))
         if checked.is_noticed:
-            note(f"{summary(checked)}; --no-check leaves that out", "dtctl check    looks closer")
+            note(f"{summary(checked)} (brief check; --no-check skips it)", CLOSER)
 
 
 def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
@@ -79,4 +82,4 @@ def summary(checked: Checked) -> str:
     problems = sum(fails(one) for one in checked.found)
     warnings = len(checked.found) - problems
     parts = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
-    return f"{summarize_hosts(asked)} checked in {checked.seconds:.1f} s: {', '.join(parts) or 'nothing is wrong'}"
+    return f"{summarize_hosts(asked)} checked in {checked.seconds:.1f} s: {', '.join(parts) or 'no problem found'}"

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import HOLDING, Fact, headline, named, read, sentence, why_of
-from dtctl.agent.records.whole_run import HistoryEvent, Incident, has_steps
+from dtctl.agent.records.whole_run import HistoryEvent, Incident, RunView, has_steps
 from dtctl.agent.run.policy import fingerprint
 from dtctl.model import grouped
 from dtctl.operations.snapshot import Coordination, Outcome, recovered_after_s, steps_lost
@@ -86,13 +86,18 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
         lines.append(f"waiting: {now.view['missing']}")
     if now.verdict.outcome is Outcome.SUSPENDED and not (before and before.verdict.outcome is Outcome.SUSPENDED):
         lines.append(f"the run is paused: {sentence(now.verdict.why)}")
-    lines += [
-        f"warning: {text}" for text in now.view["warnings"] if before is None or text not in before.view["warnings"]
-    ]
     verdict = now.verdict
+    if not verdict.outcome.decided:  # those of a run that has ended are part of its result
+        known = warnings(before.view) if before is not None else []
+        lines += [f"warning: {text}" for text in warnings(now.view) if text not in known]
     if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
         lines.append(f"{sentence(verdict.why)}; the hosts stop the remaining tasks")
     return lines + _contacts(before, now)
+
+
+def warnings(view: RunView) -> list[str]:
+    """The sentences of the coordinator's warnings."""
+    return [sentence(why_of(alert)) for alert in view["alerts"]]
 
 
 def reported_losses(before: Coordination | None, now: Coordination) -> list[Incident]:

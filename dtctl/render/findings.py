@@ -72,7 +72,14 @@ def paragraph(
     what, means = happened(finding.seen), filled(finding.signature.means, known)
     head = [] if shown and not finding.seen.waiting else [what] if what else []
     lines = last_lines(finding)[-most_lines:] if most_lines else last_lines(finding)
-    return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(finding, typed)]
+    if shown and finding.seen.end is not None:
+        lines = []
+    return [
+        *head,
+        means,
+        *(f"  {line}" for line in lines),
+        *remedies(finding, typed),
+    ]
 
 
 def last_lines(found: Finding) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.errors import ExitCode, clipped
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome, RunStatus
@@ -164,6 +164,7 @@ def show_ended(
     The first failure comes last, with the end of its log unless `followed` has just shown it.
     """
     from dtctl.render.checkpoints import checkpoint_lines
+    from dtctl.render.events import warnings
     from dtctl.render.findings import advice_lines
     from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 
@@ -173,7 +174,7 @@ def show_ended(
     _show_others(status)
     for line in checkpoint_lines(status):
         note(line)
-    for warning in coordination.view["warnings"] if coordination else ():
+    for warning in warnings(coordination.view) if coordination else ():
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:
@@ -293,4 +294,4 @@ def _details(host: str, one: records.GcResult) -> list[str]:
         for outlived, group in (("", one["processes"]), (" outlived SIGKILL", one["survivors"]))
         for left in group
     ]
-    return lines + [f"{host}: {run['run']}: {run['reason']}, {size(run['size_bytes'])}" for run in one["runs"]]
+    return lines + [f"{host}: {run['run']}: {sentence(why_of(run))}, {size(run['size_bytes'])}" for run in one["runs"]]

@@ -12,9 +12,10 @@ from dtctl.agent.records.reasons import Fact, fact, headline, sentence
 from dtctl.agent.run.policy import why_ended
 from dtctl.config.cluster import Cluster, Hook
 from dtctl.errors import DtctlError, PreflightError
+from dtctl.model import TaskState
 from dtctl.operations.consent import LocalProgram, allow_command
 from dtctl.operations.sending import sending_lines
-from dtctl.operations.snapshot import Coordination, TaskStatus, how_it_ended
+from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, how_it_ended
 from dtctl.operations.up.result import (
     EXPECTED_S,
     FailedStart,
@@ -25,7 +26,7 @@ from dtctl.operations.up.result import (
     present,
 )
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_styled, show_warning
-from dtctl.render.findings import fold_tasks
+from dtctl.render.findings import advice_lines, fold_tasks
 from dtctl.render.format import by_value, count, fold, size, summarize_hosts
 from dtctl.render.plan import hook_line, survival_lines
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
@@ -124,6 +125,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     present_hosts = summarize_hosts(host for host in plan.hosts if host not in result.absent)
     where = f"{count(len(result.started), 'task')} on {present_hosts}"
     show_styled("run ", (result.run, "bold"), f" started: {where}")
+    _show_failing(result)
     for line in survival_lines(plan) if len(plan.members) > len(plan.hosts) else ():
         note(line)
     if result.earlier is not None and (newest := result.earlier.report["newest_complete"]) is not None:
@@ -145,6 +147,16 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             hint="\n".join(map(one_line, moved)),
         )
     _show_missing(result, plan)
+
+
+def _show_failing(result: UpResult) -> None:
+    """Warns of tasks that have only failed so far, and are to be started again: the run is `Restarting`."""
+    failing = [one for one in result.started.values() if one.state is TaskState.BACKOFF and one.entry["history"]]
+    for why, tasks in by_value({str(one.id): _how(one.entry["history"][-1]) for one in failing}).items():
+        show_warning(
+            f"{fold(tasks)} failed, and {'is' if len(tasks) == 1 else 'are'} started again: {why}",
+            hint="dtctl diagnose    shows what to do",
+        )
 
 
 def starting_line(seen: Coordination | None, width: int) -> str:
@@ -177,10 +189,15 @@ def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
     return note(f"{task.id} on {task.host} failed, and is started again: {why}")
 
 
-def show_failed_start(failed: FailedStart, tail: bytes) -> None:
-    """Shows a failed start, its cause last. `tail`: the end of its log, if it was not shown before."""
+def show_failed_start(failed: FailedStart, tail: bytes, ended: RunStatus | None = None) -> None:
+    """Shows a failed start, its cause last. `tail`: the end of its log, if it was not shown before.
+
+    `ended`: the run after that, by which `status`, `wait` and `diagnose` say what to do.
+    """
     if failed.cause is not None:
         _show_tail(failed.cause, tail)
+    if ended is not None and (advice := advice_lines(ended)):
+        note(*advice)
     show_error(failed_start(failed))
 
 

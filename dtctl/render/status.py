@@ -12,7 +12,7 @@ from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.errors import show_host_errors
-from dtctl.render.events import losses_lines
+from dtctl.render.events import losses_lines, warnings
 from dtctl.render.findings import problem_lines
 from dtctl.render.format import by_value, duration, fold, local_time
 from dtctl.render.goodput import goodput_line
@@ -47,7 +47,8 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
     out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
         out.prose(line)
-    print_table(status_table(status, every=every))
+    if status.tasks:
+        print_table(status_table(status, every=every))
     for line in more_lines(status):
         out.print(line)
 
@@ -107,7 +108,7 @@ def _all_run(verdict: Verdict) -> bool:
 
 def _age(status: RunStatus) -> str:
     """The time since the start; empty if unknown."""
-    return duration(status.time - status.record.created) if status.record.created and status.time else ""
+    return duration(max(0.0, status.time - status.began)) if status.began and status.time else ""
 
 
 def _pace(status: RunStatus) -> list[str]:
@@ -170,7 +171,7 @@ def more_lines(status: RunStatus) -> list[str]:
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)
-    lines += [f"warning: {text}" for text in coordination.view["warnings"]]
+    lines += [f"warning: {text}" for text in warnings(coordination.view)]
     lines += [goodput_line(goodput)] if (goodput := goodput_of(status)) else []
     if coordination.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(coordination.lost_hosts)}; what runs there is ended as soon as it is back")

@@ -35,6 +35,8 @@ class Room(NamedTuple):
     """All that `explain` knows of such problems: render/manual.py."""
     inspection: str = ""
     """What hosts are asked while a run starts: operations/up/inspecting.py."""
+    privacy: str = ""
+    """Refuses a start whose ports others than the hosts reach: operations/up/inspecting.py."""
     checkpoints: str = ""
     """Checkpoints of a run that no host sees: operations/status.py."""
     brings: str = ""
@@ -42,9 +44,7 @@ class Room(NamedTuple):
     topic: str = ""
     """A topic of `check`: rooms/check."""
     scalars: str = ""
-    """Scalars of a run that no host reads: rooms/metrics/operation.py."""
-    following: str = ""
-    """The same, as they are added."""
+    """Scalars of a run that no host reads, and what is added to them: rooms/metrics/operation.py."""
     needs: tuple[str, ...] = ()
     """Rooms without which it does not work. A module that has another room's name goes with either of the two."""
 
@@ -53,6 +53,7 @@ ROOMS: Mapping[str, Room] = {
     "check": Room(
         {"check": Command("Start", "FILE", "Check every host: network, storage, programs, clocks", "up")},
         inspection="checking.inspection",
+        privacy="checking.refuse_exposed",
         needs=("diagnose",),
     ),
     "data": Room(
@@ -90,7 +91,7 @@ ROOMS: Mapping[str, Room] = {
     "checkpoints": Room(
         {"checkpoints": Command("Repair", "READS", "List, verify, pull, push or prune checkpoints")}, needs=("storage",)
     ),
-    "storage": Room(checkpoints="found.at_urls", scalars="metrics.at_urls", following="metrics.follow"),
+    "storage": Room(checkpoints="found.at_urls", scalars="metrics.SCALARS"),
     "init": Room({"init": Command("Start", "NONE", "Write a trainer and a cluster.yaml that works at once", "trust")}),
 }
 

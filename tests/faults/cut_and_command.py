@@ -25,7 +25,9 @@ from tests.waiting import eventually
 
 PATIENCE_S = 300.0
 CUTS_S = (6.0, 12.0, 24.0, 45.0)
-WAYS_OF_CUTTING = ("cut off", "deaf", "mute")
+WAYS_OF_CUTTING = ("cut off", "deaf", "mute", "flapping")
+FLAPS_S = ((0.5, 6.0), (0.2, 4.0))
+"""For how long a flapping link is down, and then up, at least and at most."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Plan:
     how: str
     lasts_s: float
     typed_after_s: float
+    flaps: tuple[tuple[float, float], ...] = ()
+    """For how long the link is down, and then up."""
 
     def __str__(self) -> str:
         how = f"the host of {self.task} is {self.how} for {self.lasts_s:.0f} s"
@@ -44,14 +48,23 @@ class Plan:
 
 
 def plan(rng: random.Random, tasks: list[str], lead: str) -> Plan:
-    lasts_s = rng.choice(CUTS_S)
+    lasts_s, how = rng.choice(CUTS_S), rng.choice(WAYS_OF_CUTTING)
     return Plan(
         command=rng.choice(["replace", "replace", "down"]),
         task=lead if rng.random() < 0.6 else rng.choice(tasks),
-        how=rng.choice(WAYS_OF_CUTTING),
+        how=how,
         lasts_s=lasts_s,
         typed_after_s=round(rng.uniform(0.0, lasts_s), 1),
+        flaps=tuple(_flaps(rng, lasts_s)) if how == "flapping" else (),
     )
+
+
+def _flaps(rng: random.Random, lasts_s: float) -> Iterator[tuple[float, float]]:
+    passed_s = 0.0
+    while passed_s < lasts_s:
+        down_s, up_s = (rng.uniform(*limits) for limits in FLAPS_S)
+        passed_s += down_s + up_s
+        yield down_s, up_s
 
 
 class Commanded:
@@ -78,6 +91,9 @@ class Commanded:
         with self._cut(victim, plan):
             time.sleep(plan.typed_after_s)
             done = self.user.run(*words, timeout_s=PATIENCE_S)
+        if plan.flaps and done.returncode not in (0, 7):  # the link went away in the middle of it
+            assert "Traceback" not in done.stderr, done.stderr
+            done = self.user.run(*words, timeout_s=PATIENCE_S)
         assert "Traceback" not in done.stderr, done.stderr
         reported = f"dtctl {' '.join(words)} -> {done.returncode}"
         if plan.command == "down":
@@ -96,13 +112,16 @@ class Commanded:
     @contextmanager
     def _cut(self, victim: FleetHost, plan: Plan) -> Iterator[None]:
         """The link is back when the time is over, which may be while the command runs."""
-        around = {"cut off": self._cut_off, "deaf": faults.drop_incoming, "mute": faults.drop_outgoing}[plan.how]
+        ways = {"cut off": self._cut_off, "deaf": faults.drop_incoming, "mute": faults.drop_outgoing}
+        around = ways.get(plan.how, self._cut_off)
         cut = threading.Event()
 
         def last() -> None:
-            with around(victim):
-                cut.set()
-                time.sleep(plan.lasts_s)
+            for down_s, up_s in plan.flaps or [(plan.lasts_s, 0.0)]:
+                with around(victim):
+                    cut.set()
+                    time.sleep(down_s)
+                time.sleep(up_s)
 
         cutter = threading.Thread(target=last)
         cutter.start()

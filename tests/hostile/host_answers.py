@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from dtctl.agent.records.reasons import said
+
 Fields = dict[str, Any]
 Answer = Iterator[tuple[Fields, bytes]]
 
@@ -54,7 +56,7 @@ def entry(state: str = "succeeded") -> Fields:
     ended = {"code": 0, "signal": None, "error": None, "ended": 1900.0, "retry": False, "tail": "done\n"}
     return {
         "state": state, "attempt": 1, "pid": None, "since": 1900.0, "ready": False, "step": 1000, "step_time": 1899.0,
-        "exit": ended, "reason": "exit code 0",
+        "exit": ended, "why": said("exit code 0"),
         "history": [{"attempt": 1, "started": 1001.0, "ended": 1900.0, "asked": False, "code": 0}],
     }  # fmt: skip
 
@@ -70,16 +72,17 @@ def state(host: str) -> Fields:
 def view() -> Fields:
     contact = {"connected": False, "heard": 1950.0, "over": True}
     incident = {
-        "id": 1, "task": "worker:1", "host": "b", "noticed": 1100.0, "reason": "killed by SIGKILL", "scope": "gang",
+        "id": 1, "task": "worker:1", "host": "b", "noticed": 1100.0, "scope": "gang",
         "why": [{"kind": "killed", "signal": 9}], "tasks": ["worker:0", "worker:1"],
-        "collateral": [{"task": "worker:0", "reason": "lost its peer", "why": [{"kind": "said", "text": "gone"}]}],
-        "step": 400, "back_to": 300, "begun": 1101.0, "recovered": 1110.0, "closed": None, "told": {"worker:1": 300},
-        "attempt": 1, "ended": 1100.0, "own": False,
+        "collateral": [{"task": "worker:0", "why": [{"kind": "said", "text": "gone"}]}],
+        "step": 400, "back_to": 300, "begun": 1101.0, "recovered": 1110.0, "closed": None,
+        "steps_at_restart": {"worker:1": 300}, "attempt": 1, "ended": 1100.0, "own": False,
     }  # fmt: skip
-    condition = {"type": "Succeeded", "reason": "worker:0 has succeeded", "cause": "worker:0", "since": 1900.0}
+    condition = {"type": "Succeeded", "why": said("worker:0 has succeeded"), "cause": "worker:0", "since": 1900.0}
     return {
         "version": 1, "serial": 5, "run": RUN, "time": 2000.0, "phase": "ended", "condition": condition,
-        "conditions": [{**condition, "type": "Running", "since": 1001.0}], "warnings": ["its disk is nearly full"],
+        "conditions": [{**condition, "type": "Running", "since": 1001.0}],
+        "alerts": [{"why": said("its disk is nearly full")}],
         "hosts": {host: {**contact, "state": state(host)} for host in ROSTER.values()}, "intents": {},
         "incidents": [incident], "restarts": 1, "request_serial": 0, "missing": None, "elapsed_s": 900.0, "deaf": None,
     }  # fmt: skip
@@ -132,7 +135,7 @@ class Host:
         for number in range(3):
             reported = {"n": number, "time": 1001.0 + number, "kind": "task", "host": self.name, "attempt": 1}
             moved = {"task": tasks_on(self.name)[0], "from": "pending", "to": "starting", "by": "train@desk"}
-            yield {"type": "event", **reported, **moved, "reason": f"{MARK} {self.name}"}, b""
+            yield {"type": "event", **reported, **moved, "why": said(f"{MARK} {self.name}")}, b""
         yield {"type": "result", "run": RUN, "next": 3, "passed_over": 0}, b""
 
     def _metrics(self, request: Fields) -> Answer:
@@ -312,7 +315,7 @@ class Host:
         yield {"type": "result", "logs": [log]}, b""
 
     def _gc(self, request: Fields) -> Answer:
-        dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "reason": "is not the current run"}
+        dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "why": said("is not the current run")}
         orphan = {"pid": 77, "command": f"python train.py {MARK} {self.name}", "run": "demo-0"}
         reported = {"processes": [orphan], "survivors": [], "runs": [dead], "bundles": ["0" * 64]}
         rest = {"files": ["/home/train/.dtctl/agent/old"], "omitted": 0, "freed_bytes": 4096}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from dtctl.agent.records.reasons import said
 from tests.hostile.saying import (
     MANY,
     START,
@@ -144,7 +145,7 @@ VIEWS = "status result, states, stop result"
 BEAT = line(type="beat", at="bundle", for_s=1e9)
 PROGRESS = line(type="progress", phase="setup", text="still at it\n")
 LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
-EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "reason": "lie"}
+EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "why": said("lie")}
 DUMP = {"type": "dump", "task": "worker:1", "attempt": 1, "state": "running", "processes": []}
 METRICS = "points, metrics result"
 DOORS = "prepared, need, log, event, points, part, output, states, dump, tensorboard_ready, " + RESULTS
@@ -279,6 +280,9 @@ LIES: dict[str, Lie] = {
     "checkpoints of the future": reported(
         "status result, prepared", within("checkpoints.0.newest_complete.time", 1e12)
     ),
+    "checkpoints at a server of this machine": reported(
+        "status result, prepared", within("checkpoints.0.dir", "webhdfs://127.0.0.1:9870/x")
+    ),
     "checkpoints that are paths": reported("status result", within("checkpoints.0.newest_complete.prefix", PATH)),
     "a checkpoint of another": reported("verify result", within("verified.0.prefix", PATH)),
     "files that are paths": reported("part", put(name=PATH)),
@@ -411,7 +415,7 @@ LIES: dict[str, Lie] = {
     "a number beyond all": instead("*", once(b'{"type":"result","time":1e999}\n')),
     "half a character": instead("*", once(b'{"type":"result","run":"\\ud800"}\n')),
     "texts of half characters": reported(
-        "*", lambda frame: frame.update(reason="\ud800", summary="\udfff", problem="\ud9ff")
+        "*", lambda frame: frame.update(why=said("\ud800"), summary="\udfff", problem="\ud9ff")
     ),
     "bytes that are no UTF-8": instead("*", once(b'{"type":"result","run":"\xff\xfe"}\n')),
     "no JSON": instead("*", once(b"HTTP/1.1 200 OK\r\n\r\n")),

@@ -13,11 +13,13 @@ import pytest
 
 from dtctl.agent.coordinate.history import BURST_BYTES
 from dtctl.agent.records.messages import PROTOCOL
+from dtctl.agent.records.reasons import said
 from tests.agent.conftest import MakeHost
 from tests.agent.coordinate.test_coordination import PLACES, Cluster
 from tests.agent.host import AgentHost
 from tests.agent.link.intruder import Intruder
 from tests.hostile.agent_lies import LIES, Message, event, events, line
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("an agent that lies")  # one coordinator receives all lies
@@ -143,7 +145,7 @@ def test_a_flood_of_events_fills_no_disk_and_blocks_no_agent(silent: Liar) -> No
     connection.send(line({**hello, "events": 10**6}))
     history = silent.cluster.file("history.jsonl")
     flood, end, first = (
-        event(reason="x" * 4000),
+        event(why=said("x" * 4000)),
         time.monotonic() + 5.0,
         len((silent.directory / "events.jsonl").read_text().splitlines()),
     )
@@ -154,7 +156,7 @@ def test_a_flood_of_events_fills_no_disk_and_blocks_no_agent(silent: Liar) -> No
     connection.close()
     assert history.stat().st_size < 1.2 * BURST_BYTES
     reported = [
-        one["reason"] for one in silent.cluster.story() if "more events than the event history takes" in one["reason"]
+        reason_of(one) for one in silent.cluster.story() if "more events than the event history takes" in reason_of(one)
     ]
     assert reported
     assert reported[0].startswith("c sends more")
@@ -189,7 +191,7 @@ def test_lying_agent_is_disconnected_and_the_genuine_one_reconnects(liar: Liar, 
 
 def test_invalid_messages_are_reported_with_the_name_of_the_host(liar: Liar) -> None:
     liar.tell(*LIES["intents of a foreign task"](liar.hello()))
-    reported = [one["reason"] for one in liar.cluster.story() if one["kind"] == "contact" and one["host"] == "c"]
+    reported = [reason_of(one) for one in liar.cluster.story() if one["kind"] == "contact" and one["host"] == "c"]
     assert any(text.startswith("c sent an invalid message and was disconnected: ") for text in reported)
     assert sum("sent an invalid message" in text for text in reported) <= 10
 

@@ -18,6 +18,7 @@ from tests.agent.coordinate.test_coordination import PLACES, Cluster, cluster
 from tests.agent.coordinate.test_succession import ballot, elected, voting
 from tests.agent.host import kill
 from tests.hostile import evil_voter
+from tests.reasons import warnings_of
 from tests.waiting import eventually
 
 __all__ = ["cluster", "make_host", "voting"]
@@ -65,7 +66,7 @@ def test_a_voter_that_claims_a_newer_term_and_to_coordinate_is_obeyed_by_nobody(
         eventually(lambda: {kind for _, kind in claims(voting)} & CLAIMS, 30, "the claims to be recorded")
         assert {host for host, _ in claims(voting)} == {"c"}
         assert len(claims(voting)) <= len(CLAIMS), "once of each kind"
-        eventually(lambda: any("c claims" in text for text in voting.view()["warnings"]), 30, "a warning")
+        eventually(lambda: any("c claims" in text for text in warnings_of(voting.view())), 30, "a warning")
         assert max(terms(voting).values()) < 30
         eventually(lambda: voting.view()["leased"] and voting.view()["hosts"]["a"]["connected"], 30, "the lease")
     for task in ("ps:0", "chief:0"):

@@ -138,7 +138,7 @@ def test_up_warns_and_starts(two_versions: Desk) -> None:
     done = two_versions.run("up")
     assert done.returncode == 0, done.stderr
     assert f"warning: {DIFFERS}" in done.stderr
-    assert "dtctl check    looks closer" in done.stderr
+    assert "dtctl check    also tests for exposed ports" in done.stderr
     two_versions.dtctl("down", "--yes")
     done = two_versions.run("up", "--no-check", "-o", "json")
     assert "not the same" not in done.stderr

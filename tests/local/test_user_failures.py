@@ -1,4 +1,4 @@
-"""What users cause, met by real programs: `status` and `diagnose` recognise it, and their first remedy fits.
+"""What users cause, met by real programs: all commands recognise it, agree on it, and their first remedy fits.
 
 Words of frameworks, which take long to install or need a GPU, are in tests/unit/ended_logs.txt.
 """
@@ -11,6 +11,8 @@ import shutil
 import signal
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.desk import Desk, cluster_text
 from tests.waiting import eventually
@@ -41,6 +43,14 @@ CAUSED: dict[str, tuple[str, str]] = {
     "not_a_number": ("diverged", "dtctl metrics --plot loss"),
     "expired_token": ("storage_denied", "renew the credentials of node-1"),
     "pip_without_index": ("no_index", "pip download"),
+    "torch_without_cudnn": ("cuda_library_missing", "dtctl exec @node-1 -- "),
+    "cuda_out_of_memory": ("gpu_memory", "dtctl exec @node-1 -- nvidia-smi"),
+    "tf_contrib": ("tensorflow_1_program", ""),
+    "tf_app": ("tensorflow_1_program", ""),
+    "keras_3": ("keras_3", ""),
+    "missing_argument": ("flag_wrong", "dtctl plan worker:"),
+    "other_model": ("checkpoint_of_another_model", ""),
+    "exit_code_3": ("ended", "dtctl logs worker:"),
 }
 """Program -> the problem that it meets, and with what the first remedy begins."""
 
@@ -49,7 +59,7 @@ NAMES = ["trains_on", *CAUSED, "no_peer"]
 CLUSTER = cluster_text(
     jobs=f"{{worker: {{hosts: [node-1], tasks_per_host: {len(NAMES)}}}}}",
     trainer="command: [python, user_failures.py], dialect: none",
-    recovery="{max_restarts: 0, permanent: [1, 135, 137, 139, 152, 153]}",
+    recovery="{max_restarts: 0, permanent: [1, 3, 135, 137, 139, 152, 153]}",
     fail_fast="false",
     success="lead",
     grace="100ms",
@@ -84,6 +94,57 @@ def test_failures_that_users_cause_are_recognised_and_their_first_remedy_fits(ho
             command == "status"
         )
         assert "no_peer" not in found, "which follows from the others"
+
+
+ALONE = cluster_text(
+    jobs="{worker: {hosts: [node-1]}}",
+    trainer="command: COMMAND, dialect: none",
+    recovery="{max_restarts: 0, permanent: [1, 3, 135, 137, 139, 152, 153]}",
+    grace="100ms",
+)
+COMMANDS = {
+    "program_missing": ("[no_such_program_of_dtctl]", "cannot_run"),
+    "lost_in_a_pipe": ("[bash, -c, 'python3 -c \"raise ValueError(1)\" 2>&1 | tee out.txt']", "ended"),
+}
+"""Failures of a command, and the problem that it meets."""
+
+
+def joined(text: str) -> str:
+    """Without the line breaks of a narrow terminal."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", [*CAUSED, *COMMANDS])
+def test_every_command_agrees_on_a_failure_that_users_cause(home: Desk, name: str) -> None:
+    """The same word for the state, the same cause, and the same first remedy in all that a user may type."""
+    shutil.copy(PROGRAMS, home.project)
+    command, signature = COMMANDS.get(name, (f"[python, user_failures.py, {name}]", CAUSED.get(name, ("",))[0]))
+    home.write_cluster(ALONE.replace("COMMAND", command))
+    up = home.run("up", "--local")
+    waited = home.run("wait")
+    status, diagnosis = (json.loads(home.dtctl(one, "-o", "json")) for one in ("status", "diagnose"))
+    [run] = json.loads(home.dtctl("runs", "-o", "json"))["runs"]
+    condition = status["conditions"][0]
+    shows = [waited.stderr]
+    if up.returncode == 0:  # it ran for longer than `up` watches a program without a port
+        assert f"run {run['run']} started: 1 task on node-1" in joined(up.stderr)
+    else:
+        assert "failed to start: worker:0 on node-1: " in joined(up.stderr)
+        assert joined(condition["message"].partition(": ")[2]) in joined(up.stderr)
+        shows.append(up.stderr)
+    assert waited.returncode == 1
+    assert (condition["type"], run["result"]) == ("Failed", "Failed")
+    assert run["reason"] == condition["message"]
+    assert f": Failed, {joined(condition['message'])}" in joined(waited.stderr)
+    first, same = status["problems"][0], diagnosis["problems"][0]
+    assert (first["signature"], same["signature"]) == (signature, signature)
+    assert first["tasks"] == same["tasks"] == ["worker:0"]
+    if signature == "ended":
+        return  # nothing is known but the end of its log, which is shown
+    asks_more = first["remedies"][0].startswith("dtctl diagnose")
+    assert first["remedies"][0] in same["remedies"] or asks_more, "hosts that are asked may know of a better one"
+    for shown in shows:
+        assert joined(first["remedies"][0]) in joined(shown)
 
 
 OF_PS = "ps:0 on node-2 was killed by SIGKILL at "

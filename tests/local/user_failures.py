@@ -140,6 +140,42 @@ def expired_token() -> None:
     raise PermissionError("Token has expired")
 
 
+def torch_without_cudnn() -> None:
+    raise ImportError("libcudnn.so.9: cannot open shared object file: No such file or directory")
+
+
+def cuda_out_of_memory() -> None:
+    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free.")
+
+
+def tf_contrib() -> None:
+    print(importlib.import_module("types").ModuleType("tensorflow").contrib)
+
+
+def tf_app() -> None:
+    print(importlib.import_module("types").ModuleType("tensorflow").app)
+
+
+def keras_3() -> None:
+    raise ImportError("BasicLSTMCell is not available with Keras 3.")
+
+
+def missing_argument() -> None:
+    import argparse
+
+    flags = argparse.ArgumentParser()
+    flags.add_argument("--data", required=True)
+    flags.parse_args([])
+
+
+def other_model() -> None:
+    raise ValueError("Received incompatible tensor with shape (10,) when attempting to restore variable (12,)")
+
+
+def exit_code_3() -> None:
+    sys.exit(3)
+
+
 def pip_without_index() -> None:
     nowhere = {
         "PIP_INDEX_URL": "http://127.0.0.1:9/simple",

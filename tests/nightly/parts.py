@@ -14,6 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from tests import rooms
 from tests.desk import CLUSTER, LOCAL_HOSTS, STAND_IN
 from tests.nightly.running import JOBS, ROOT, Limits, PartResult, environment, pytest, run
 
@@ -109,7 +110,7 @@ def cases(limits: Limits) -> PartResult:
 def fuzz(limits: Limits) -> PartResult:
     """Every test with cases of its own making, with a hundred times as many."""
     files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
-    seen = pytest(limits, sys.executable, *BESIDE, PATIENT, *files, FUZZ=f"{limits.fuzz}")
+    seen = pytest(limits, sys.executable, *BESIDE, PATIENT, "-m", "hypothesis", *files, FUZZ=f"{limits.fuzz}")
     return replace(seen, text=f"{limits.fuzz} cases each; {seen.text}")
 
 
@@ -241,6 +242,16 @@ class User:
             self.dtctl("down", "--yes", directory="second")
 
 
+def without_room(room: str, _: Limits) -> PartResult:
+    """dtctl without a room and those that need it; without any, if it is the core that is named."""
+    with tempfile.TemporaryDirectory(prefix="dtctl-rooms-") as place:
+        problems = rooms.Trial(Path(place)).of("" if room == rooms.CORE else room)
+    for problem in problems:
+        print(problem, flush=True)
+    failing = ", ".join(problem.partition(":")[0] for problem in problems)
+    return PartResult(not problems, f"failed without it: {failing}" if failing else "dtctl stands without it")
+
+
 Piece = Callable[[Limits], PartResult]
 
 PARTS: dict[str, dict[str, Piece]] = {
@@ -251,6 +262,7 @@ PARTS: dict[str, dict[str, Piece]] = {
         **{f"agent-{version}": partial(agents, version) for version in AGENT},
         **{f"controller-{version}": partial(controller, version) for version in CONTROLLER},
     },
+    "rooms": {name: partial(without_room, name) for name in (rooms.CORE, *rooms.names())},
     "fuzz": {"": fuzz},
     "lies": {"": lies},
     "sequences": {"memory": sequences_in_memory, "hosts": sequences_on_hosts},

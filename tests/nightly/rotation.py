@@ -34,6 +34,9 @@ FEWER = Limits(fuzz=2000, sequences=2000, elections=20_000, faults=40)
 BY_SLICES = (*MARKED, "sequences:hosts", "elections:searches")
 """Pieces that consist of tests that are marked `nightly`."""
 
+WHOLE_BY_NIGHT = tuple(name for name in PIECES if name.startswith("rooms:"))
+"""Pieces that have no turn by day: each takes minutes, and says the same until somebody joins a room to the core."""
+
 ONLY_BY_NIGHT = {
     "tests/documents/test_typed.py::test_the_readme_is_true_in_a_fresh_environment": "takes a quarter of an hour",
     "tests/unit/agent/coordinate/test_election.py": "searches two million states",
@@ -57,7 +60,7 @@ class Turn:
 
     def pieces(self) -> list[str]:
         """Those that do not consist of marked tests."""
-        return [name for name in PIECES if name not in BY_SLICES][self.number :: self.of]
+        return [name for name in PIECES if name not in (*BY_SLICES, *WHOLE_BY_NIGHT)][self.number :: self.of]
 
 
 ALL = Turn(0, 1)

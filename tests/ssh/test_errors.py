@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -131,10 +132,12 @@ class TestTheOtherSide:
         assert "exit code 4" in error.detail
         assert "no entry today" in error.detail
 
-    @pytest.mark.parametrize("last", ["sleep 600", "exec cat >/dev/null"])
+    @pytest.mark.parametrize("last", ["sleep 600", "exec cat >/dev/null", "exec fish", "fish -l"])
     def test_a_login_shell_that_never_runs_the_command_is_named(
         self, monkeypatch: pytest.MonkeyPatch, last: str
     ) -> None:
+        if "fish" in last and shutil.which("fish") is None:
+            pytest.skip("fish not found")
         monkeypatch.setattr(stream, "SHELL_TIMEOUT_S", 2.0)
         with Sshd() as server:
             (server.home / ".bashrc").write_text(f"echo password please; {last}\n")

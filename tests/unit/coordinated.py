@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.reasons import said
 from dtctl.agent.records.run_state import Entry, Intent
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
@@ -72,7 +73,7 @@ def viewed(
         known[host] = {**usual, **(hosts or {}).get(host, {})}
     usual = {
         "version": 1, "serial": 5, "run": "digits-1", "time": 1010.0, "phase": "running", "conditions": [],
-        "condition": {"type": condition, "reason": reason, "cause": cause, "since": 1005.0}, "warnings": [],
+        "condition": {"type": condition, "why": said(reason), "cause": cause, "since": 1005.0},
         "hosts": known, "intents": {}, "incidents": [], "restarts": 0, "request_serial": 0, "missing": None,
         "elapsed_s": 9.0,
     }  # fmt: skip
@@ -86,8 +87,7 @@ def with_view(coordination: Coordination, **fields: Any) -> Coordination:
 
 def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
     usual = {
-        "id": 1, "task": task, "host": "b", "noticed": 1002.0, "reason": "killed by SIGKILL",
-        "why": [{"kind": "killed", "signal": 9}],
+        "id": 1, "task": task, "host": "b", "noticed": 1002.0, "why": [{"kind": "killed", "signal": 9}],
         "scope": "task", "tasks": [task], "collateral": [], "step": 1237, "back_to": 1000,
         "begun": 1003.0, "recovered": 1011.4, "closed": None,
         "steps_at_restart": {"worker:0": 1237, "worker:1": None}, "attempt": 1, "ended": 1002.0, "own": False,

@@ -16,6 +16,7 @@ from dtctl.api.run import _check
 from dtctl.errors import AgentError, ConfigError, DtctlError, ExitCode, Place, Problem, TransportError
 from dtctl.model import TaskId
 from dtctl.operations.stop import StopResult, Survivor
+from tests.unit.test_shown_passwords import PASSWORDS, written
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -121,3 +122,9 @@ def test_what_was_not_stopped_is_an_error_with_the_commands_exit_code(
         _check(result)
     assert raised.value.exit_code is code
     _check(StopResult((WORKER,)))
+
+
+def test_a_plan_shows_no_password_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written("ssh: 127.0.0.1")
+    assert [one for one in PASSWORDS if one in repr(dtctl.load("cluster.yaml").plan())] == []

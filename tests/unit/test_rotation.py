@@ -14,7 +14,7 @@ import pytest
 from tests.nightly import history, rotation, slices
 from tests.nightly.history import QUIET_S, Commit
 from tests.nightly.parts import MARKED, PARTS, PIECES
-from tests.nightly.rotation import BY_SLICES, ONLY_BY_NIGHT, SLICES, Turn
+from tests.nightly.rotation import BY_SLICES, ONLY_BY_NIGHT, SLICES, WHOLE_BY_NIGHT, Turn
 from tests.nightly.running import ROOT, Limits, PartResult
 
 MINUTE = 60
@@ -76,7 +76,7 @@ def test_a_slice_that_is_no_part_of_a_whole_is_refused(text: str) -> None:
 
 def test_every_piece_of_the_nightly_has_a_turn_or_consists_of_marked_tests() -> None:
     taken = [name for number in range(SLICES) for name in Turn(number, SLICES).pieces()]
-    assert sorted([*taken, *BY_SLICES]) == sorted(PIECES)
+    assert sorted([*taken, *BY_SLICES, *WHOLE_BY_NIGHT]) == sorted(PIECES)
     assert set(MARKED) <= set(PARTS)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import dtctl
 from tests.unit.conftest import Typed
 
 PASSWORDS = ("hunter2a", "hunter2b", "hunter2c", "hunter2d", "hunter2e", "hunter2f", "hunter2g", "hunter2h", "hunter2i")
@@ -82,8 +81,3 @@ def test_an_error_shows_its_line_without_passwords(typed: Typed, old: str, new: 
     code, out, err = typed("validate")
     assert code == 3
     assert [one for one in PASSWORDS if one in out + err] == []
-
-
-def test_the_plan_of_the_python_interface_shows_none(typed: Typed) -> None:
-    written("ssh: 127.0.0.1")
-    assert [one for one in PASSWORDS if one in repr(dtctl.load("cluster.yaml").plan())] == []

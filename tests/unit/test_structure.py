@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from dtctl.agent.rooms import ROOMS as AGENT_ROOMS
 from dtctl.cli.table import COMMANDS
 from dtctl.rooms import ROOMS, Room, each
 from tests import rooms
+from tests.unit.wrong_commands import WRONG_COMMANDS, WRONG_COMMANDS_OF_ROOMS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
@@ -263,13 +266,29 @@ def test_the_core_imports_no_room() -> None:
     assert wrong == {"dtctl imports dtctl.api"}
 
 
+def late_rooms(name: str) -> set[str]:
+    """Rooms that a module uses without any import: `rooms.check.checking` of dtctl/cli/late.py imports one."""
+    nodes = (node for node in ast.walk(tree(name)) if isinstance(node, ast.Attribute))
+    of_rooms = {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "rooms"}
+    return of_rooms & {*rooms.names()}
+
+
+def test_the_core_names_no_room_behind_late_imports() -> None:
+    assert {name: late for name in MODULES if not rooms.room_of(name) and (late := late_rooms(name))} == {}
+
+
+def test_wrong_commands_of_rooms_are_of_commands_that_there_are() -> None:
+    assert {one.words.split()[0] for one in WRONG_COMMANDS_OF_ROOMS} <= COMMANDS.keys()
+    assert len(WRONG_COMMANDS) >= 270
+
+
 def test_a_room_imports_only_rooms_that_its_row_names() -> None:
     """A module that has another room's name joins the two."""
     wrong = []
     for name, imports in all_imports().items():
         room = rooms.room_of(name)
         joined = name.split(".")[-1]
-        for other in {rooms.room_of(_module(one)) for one in imports} - {"", room}:
+        for other in ({rooms.room_of(_module(one)) for one in imports} | late_rooms(name)) - {"", room}:
             if room and other not in rooms.needs(room) and other != joined:
                 wrong.append(f"{name} imports the room {other}")
     assert wrong == []
@@ -501,10 +520,13 @@ READ_REASONS = {
 READERS = {"read", "headline", "named", "fields_of", "FactFields", "HOLDING", "SENTENCES"}
 
 SAY_REASONS = {
-    "dtctl.agent.records.reasons": "makes the sentence of every record",
+    "dtctl.agent.records.reasons": "has the sentence of every kind",
     "dtctl.agent.run.run_events": "a notification, which the host itself sends",
     "dtctl.agent.coordinate.coordinator": "what the start waits for, and why an incident was closed",
+    "dtctl.agent.coordinate.draining": "why an incident was closed",
     "dtctl.agent.coordinate.recovery": "why an incident was closed",
+    "dtctl.agent.requests.run_handles": "why a request is refused",
+    "dtctl.agent.requests.stop": "why a request is refused",
     "dtctl.agent.coordinate.moving": "the spares that cannot take a place, in a warning",
     "dtctl.operations.findings": "the text of a finding",
     "dtctl.rooms.diagnose.waits": "the text of a finding",
@@ -525,6 +547,19 @@ def test_only_what_draws_reads_the_facts_of_reasons() -> None:
 def test_only_few_modules_outside_render_make_sentences() -> None:
     says = {name for name in MODULES if "sentence" in names_of_reasons(name) and layer_of(name) != "render"}
     assert {name for name in says if not below(name, "dtctl.api")} | {"dtctl.agent.records.reasons"} == {*SAY_REASONS}
+
+
+def test_no_record_of_the_agent_contains_the_sentence_of_a_reason() -> None:
+    """A record has facts (`why`); they become a sentence where people read it."""
+    from dtctl.agent import records
+    from dtctl.agent.records.kinds import Record, fields_of
+
+    modules = [import_module(f"{records.__name__}.{one.name}") for one in pkgutil.iter_modules(records.__path__)]
+    found = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    kinds: Any = Record
+    every = [one for one in found if issubclass(one, kinds) and one is not kinds]
+    assert len(every) > 100
+    assert [one.__name__ for one in every if "reason" in fields_of(one)] == []
 
 
 def decisions_by_reasons(code: ast.AST) -> Iterator[str]:

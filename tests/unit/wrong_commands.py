@@ -1,4 +1,5 @@
-"""Commands with a mistake each, as people type them, and the answer to each: read from wrong_commands.txt.
+"""Commands with a mistake each, as people type them, and the answer to each: read from wrong_commands.txt, and those of
+rooms from wrong_commands_of_rooms.txt.
 
 There a block has the exit code and the words, a reason and a remedy. They are typed in a directory with CLUSTER as its
 cluster.yaml; nobody listens where its hosts are. In the words '' is an empty one, and quotes count as for a shell.
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import NamedTuple
+
+from dtctl.cli.table import COMMANDS
 
 CLUSTER = """\
 name: demo
@@ -36,9 +39,14 @@ def _read(block: str) -> WrongCommand:
     return WrongCommand(arguments, int(code), reason.strip(), remedy.strip())
 
 
-def _blocks() -> list[str]:
-    lines = Path(__file__).with_suffix(".txt").read_text().splitlines(keepends=True)
+def _blocks(name: str) -> list[str]:
+    lines = Path(__file__).with_name(name).read_text().splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#")).strip("\n").split("\n\n")
 
 
-WRONG_COMMANDS = [_read(block) for block in _blocks()]
+WRONG_COMMANDS_OF_ROOMS = [_read(block) for block in _blocks("wrong_commands_of_rooms.txt")]
+WRONG_COMMANDS = [
+    *(_read(block) for block in _blocks("wrong_commands.txt")),
+    *(one for one in WRONG_COMMANDS_OF_ROOMS if one.words.split()[0] in COMMANDS),
+]
+"""Without those of a room that this dtctl does not have."""

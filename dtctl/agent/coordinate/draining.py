@@ -11,7 +11,7 @@ need each other start at once, from the newest checkpoint, as soon as every one 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, fact
+from ..records.reasons import Fact, because, fact, sentence, why_of
 from ..records.run_state import How
 from ..records.spec import job_of, trainers_of
 from ..run import drains, gang
@@ -276,7 +276,7 @@ class Draining:
             if rest:
                 one["tasks"] = rest
             else:
-                one["closed"] = self._view.intents[one["tasks"][0]]["reason"]
+                one["closed"] = sentence(why_of(self._view.intents[one["tasks"][0]]))
 
     def _is_cleared(self, task: str) -> bool:
         return self._view.reached(task) and (self._view.final(task) or self._view.idle(task))

@@ -1,8 +1,9 @@
-"""Finds tasks that a cut of the network has left hanging: their peers make steps again, and they do not.
+"""Finds tasks that a cut of the network or the loss of a task has left hanging: their peers step again, they do not.
 
 A session of TensorFlow's may wait for ever for an answer that was lost, and nobody waits for a worker of asynchronous
-training. The cut is a fact that the coordinator has seen: a host was away, and is back. The task's own agent decides in
-the end (`Watchdog`), as it alone sees whether the task computes, loads or saves.
+training. The cut or the loss is a fact that the coordinator has seen: a host was away, and is back; or a task that
+others wait for was lost, and is back. The task's own agent decides in the end (`Watchdog`), as it alone sees whether
+the task computes, loads or saves.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .view import View
 
 SETTLE_S = 5.0
-"""Steps that were made before the cut are reported by then."""
+"""Steps that were made before the cut or the loss are reported by then."""
 
 PEER_S = 30.0
 """A peer makes steps if its last one was reported not longer ago."""
@@ -30,7 +31,7 @@ class LeftBehind:
         self._cut: Optional[float] = None
         """When the last cut ended that was looked at."""
         self._since: Optional[float] = None
-        """Since when all hosts are in touch, and nothing is being recovered, after that cut."""
+        """Since when all hosts are in touch, and nothing is being recovered, after that cut or a loss."""
         self._before: Dict[str, Tuple[int, Optional[int]]] = {}
         """Tasks that have made no step since: their attempts, and their steps."""
         self._peers: Dict[str, Tuple[Tuple[int, Optional[int]], float]] = {}
@@ -40,11 +41,11 @@ class LeftBehind:
         """`cut_ended`: when a host was in touch again that had been away; None if none ever was."""
         if cut_ended != self._cut:
             self._cut, self._since, self._before, self._peers = cut_ended, now, {}, {}
+        if view.is_recovering() or (self._since is not None and not view.all_in_touch()):
+            self._since, self._before, self._peers, self.hung = now, {}, {}, {}
+            return
         if self._since is None:
             self.hung = {}
-            return
-        if not view.all_in_touch() or view.is_recovering():
-            self._since, self._before, self._peers, self.hung = now, {}, {}, {}
             return
         if now - self._since < SETTLE_S:
             return

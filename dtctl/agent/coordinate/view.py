@@ -54,7 +54,6 @@ def first_view(spec: Spec, wall: float) -> RunView:
         phase="starting",
         condition=created,
         conditions=[],
-        warnings=[],
         hosts={host: {"absent": host in spec["absent"]} for host in hosts_of(spec)},
         intents={member["task"]: {"want": "hold"} for member in spec["roster"]},
         incidents=[],
@@ -279,7 +278,6 @@ class View:
 
     def _set_alerts(self, alerts: List[Alert]) -> None:
         self.data["alerts"] = _without_oldest(alerts, lambda one: one["topic"] == "other", MOST_WARNINGS)
-        self.data["warnings"] = [one["reason"] for one in self.data["alerts"]]
 
     def step(self) -> Optional[int]:
         """The newest step that the lead or a worker has named, or None: not one that is counted from positions."""

@@ -127,7 +127,7 @@ class Dialer:
         for message in messages:
             received.append(message)
             if message["type"] == "refused":
-                raise Lost("the coordinator refuses this agent: %s" % message["reason"])
+                raise Lost("the coordinator refuses this agent: %s" % message["text"])
             self._retry.reset()
 
     def _dial(self, received: List[FromDialer]) -> None:

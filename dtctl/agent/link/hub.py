@@ -278,7 +278,7 @@ class Hub:
             self._selector.modify(agent.stream, selectors.EVENT_READ | waiting, agent)
 
     def _dismiss(self, agent: Agent, reason: str) -> None:
-        self._part(agent, [{"type": "refused", "reason": reason}])
+        self._part(agent, [{"type": "refused", "text": reason}])
 
     def _part(self, agent: Agent, words: Sequence[Message]) -> None:
         """Keeps its connection for a moment, not as the one of its host; further messages are ignored."""

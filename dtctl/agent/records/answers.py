@@ -305,6 +305,8 @@ class RunsResult(Record):
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
     foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
     """Live runs of other accounts; only if the request is for all clusters."""
+    foreign_hidden: Default[bool, False]
+    """Whether /proc hides the processes of other accounts (hidepid), and so their runs."""
 
 
 class Survivor(Record):

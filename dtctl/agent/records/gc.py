@@ -2,7 +2,8 @@
 
 from .answers import Files, Written
 from .kinds import AtMost, Default, InvalidValue, List, Optional, Record, also
-from .values import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS, Count, Line, Name, Pid, Reason
+from .reasons import Because
+from .values import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS, Count, Line, Name, Pid
 
 
 class GcRequest(Record):
@@ -27,14 +28,13 @@ class Orphan(Record):
     run: Name
 
 
-class DeadRun(Record):
+class DeadRun(Because):
     """A run that is not needed any more."""
 
     run: Name
     cluster: Optional[Name]
     """null: its files no longer name it."""
     host: Name
-    reason: Reason
     size_bytes: Default[Count, 0]
 
 

@@ -222,7 +222,7 @@ class Refusal(Record):
     """The last message to an agent that is rejected."""
 
     type: OneOf["refused"]
-    reason: Reason
+    text: Reason
 
 
 FROM_AGENT = {

@@ -1,9 +1,9 @@
-"""Why something is so, for people: as facts, and as a sentence.
+"""Why something is so, for people: as facts in records, and as a sentence where it is shown.
 
 A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
 worker:1, `killed` by signal 9, `port_held` by another process. The first is its headline. Each kind has one sentence,
-here: the agent needs them for notifications, which it sends itself, and for readers of other builds, and
-`dtctl.render` takes them from this table, too. No decision reads a reason, neither its sentence nor its facts: what
+here: the agent needs them for notifications and refusals, which it sends itself, and `dtctl.render` takes them from
+this table, too. No decision reads a reason, neither its sentence nor its facts: what
 decides is a field of its own, set by the one who knows it, and other code only passes reasons on.
 """
 
@@ -58,10 +58,8 @@ def read(one: Fact) -> FactFields:
 
 
 class Because(Record):
-    """A reason in both forms."""
+    """A record with a reason."""
 
-    reason: Default[Reason, ""]
-    """The sentence, for people and for builds that do not know the facts."""
     why: Default[Why, []]
 
 
@@ -251,10 +249,15 @@ SENTENCES = {
     "task_unknown": "its host knows no such task",
     "run_unknown": "its host knows no such run",
     "no_run": "no host has a run",
+    "not_started": "nothing was started: %(text)s",
     "other_run": "its host has another run",
     "no_answer": "its host does not answer",
     "way_unknown": "this machine does not know how to reach %(host)s",
     "host_away": "%(host)s is unreachable; it was %(text)s",
+    # why an ended run is removed
+    "cluster_removed": "its cluster was taken down",
+    "past_ttl": "it ended longer ago than its ttl",
+    "newer_runs": "newer runs that have ended: %(count)d",
     # text of another program, or of another build
     "said": "%(text)s",
 }
@@ -295,8 +298,7 @@ def said(text: str) -> "List[Fact]":
 
 def because(why: "Iterable[Fact]") -> Because:
     """The reason as records contain it."""
-    facts = list(why)[:MOST_FACTS]
-    return {"reason": sentence(facts), "why": facts}
+    return {"why": list(why)[:MOST_FACTS]}
 
 
 def explain(record: Because, why: "Iterable[Fact]") -> None:
@@ -305,12 +307,8 @@ def explain(record: Because, why: "Iterable[Fact]") -> None:
 
 
 def why_of(record: Because) -> "List[Fact]":
-    """The facts of a record's reason; its sentence alone if the facts come from another build."""
-    return (
-        record["why"]
-        if record["why"] and all(_is_known(read(one)) for one in record["why"])
-        else said(record["reason"])
-    )
+    """The facts of a record's reason. One of another build, whose sentence is not known here, is named by its kind."""
+    return [one if _is_known(read(one)) else _unknown(read(one)) for one in record["why"]]
 
 
 def headline(why: "Iterable[Fact]") -> "Optional[str]":
@@ -351,6 +349,11 @@ def signal_name(number: int) -> str:
 
 def _is_known(one: FactFields) -> bool:
     return one["kind"] in SENTENCES and all(name in one for name in fields_of(one["kind"]))
+
+
+def _unknown(one: FactFields) -> Fact:
+    name = one["kind"].replace("_", " ")
+    return fact("said", text="%s (%s)" % (name, one["text"]) if "text" in one else name)
 
 
 def _texts(one: FactFields, rest: str) -> "Dict[str, Any]":

@@ -206,8 +206,6 @@ class RunView(Record):
     condition: Condition
     conditions: AtMost[List[Condition], MOST_CONDITIONS]
     """Past conditions, oldest first."""
-    warnings: AtMost[List[Reason], MOST_ALERTS]
-    """The sentences of `alerts`."""
     alerts: Default[AtMost[List[Alert], MOST_ALERTS], []]
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
@@ -292,7 +290,6 @@ Event = Record(
         "attempt": Count,
         "from": TaskState,
         "to": TaskState,
-        "reason": Default[Reason, ""],
         "why": Default[Why, []],
         "end": Default[Optional[Past], None],
         "asked": Default[bool, False],
@@ -315,7 +312,6 @@ HistoryEvent = Record(
         "attempt": Default[Optional[Count], None],
         "from": Default[Optional[AtMost[str, 100]], None],
         "to": Default[Optional[AtMost[str, 100]], None],
-        "reason": Default[Reason, ""],
         "why": Default[Why, []],
         "end": Default[Optional[Past], None],
         "asked": Default[bool, False],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import DownResult, Written
+    from ..records.reasons import Fact
     from ..records.requests import DownRequest
     from ..records.spec import Spec
 
@@ -131,9 +132,9 @@ class _Removal:
         return self.result
 
 
-def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Dict[Part, str]:
+def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Dict[Part, Fact]:
     """The runs to remove, and why. The newest run of a cluster sets how many are kept; `over`: none of them."""
-    found: Dict[Part, str] = {}
+    found: Dict[Part, Fact] = {}
     seen: Dict[Part, int] = {}
     keep: Dict[Part, int] = {}
     for spec, ended, is_current in sorted(standings, key=lambda each: each[0]["created"], reverse=True):
@@ -143,17 +144,17 @@ def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Di
             continue
         older_than = seen[place] = seen.get(place, 0) + 1
         if over:
-            found[part] = "its cluster was taken down"
+            found[part] = fact("cluster_removed")
         elif spec["ttl_s"] is not None and now - ended > spec["ttl_s"]:
-            found[part] = "it ended longer ago than its ttl"
+            found[part] = fact("past_ttl")
         elif older_than > kept and not is_current:
-            found[part] = "newer runs that have ended: %d" % (older_than - 1)
+            found[part] = fact("newer_runs", count=older_than - 1)
     return found
 
 
 def expired_here(
     talk: Conversation, cluster: Optional[str], now: float, over: bool = False, host: Optional[str] = None
-) -> List[Tuple[runs.Run, str]]:
+) -> List[Tuple[runs.Run, Fact]]:
     """Old runs of a cluster, or of all, that were begun on this machine. `host`: as in runs.every."""
     found = {}
     standings = []
@@ -162,7 +163,7 @@ def expired_here(
             if run.files.is_of_this_machine():
                 standings.append(_standing(talk, run))
                 found[(run.id, run.spec["host"])] = run
-    return [(found[key], reason) for key, reason in expired(standings, now, over).items()]
+    return [(found[key], why) for key, why in expired(standings, now, over).items()]
 
 
 def _standing(talk: Conversation, run: runs.Run) -> Standing:

@@ -18,7 +18,8 @@ from ..host import locks, paths, programs
 from ..records.answers import PhaseProgress
 from ..records.gc import DeadRun, GcResult, Orphan
 from ..records.kinds import made
-from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
+from ..records.reasons import because, fact
+from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
 from ..run import environments
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.gc import GcRequest
+    from ..records.reasons import Fact
 
     T = TypeVar("T")
 
@@ -87,10 +89,10 @@ class _Sweep:
             self._add(self.result["survivors" if orphan in left else "processes"], found_one, MOST_PROCESSES)
 
     def remove_runs(self) -> None:
-        for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._request["over"]):
+        for run, why in down.expired_here(self._talk, self._cluster, time.time(), self._request["over"]):
             size = paths.used_bytes(run.files.directory)
             if self._dry_run or self._locked(run.spec["cluster"], run.spec["host"], partial(down.remove, run)):
-                self._add_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
+                self._add_run(run.id, run.spec["cluster"], run.spec["host"], why, run.files.directory, size)
 
     def remove_damaged_runs(self) -> None:
         """Removes damaged runs that are dead. `runs` lists the others, and `down` stops them."""
@@ -98,16 +100,14 @@ class _Sweep:
             if self._cluster in (None, run.cluster) and run.is_dead():
                 size = paths.used_bytes(run.directory)
                 if self._dry_run or self._remove_damaged(run):
-                    self._add_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
+                    self._add_run(run.id, run.cluster, run.host, fact("said", text=run.problem), run.directory, size)
 
-    def _add_run(
-        self, run: str, cluster: Optional[str], host: str, reason: str, directory: str, size_bytes: int
-    ) -> None:
+    def _add_run(self, run: str, cluster: Optional[str], host: str, why: Fact, directory: str, size_bytes: int) -> None:
         run_record: DeadRun = {
             "run": run,
             "cluster": cluster,
             "host": host,
-            "reason": brief(reason),
+            **because([why]),
             "size_bytes": size_bytes,
         }
         self._add(self.result["runs"], run_record, MOST_RUNS)

@@ -6,12 +6,13 @@ state.json and intent.json.
 
 from __future__ import annotations
 
+import os
 import time
 
 from ..host import paths, wake
 from ..host.errors import NO_ROOM, Refused, damaged
 from ..records.kinds import made
-from ..records.reasons import because, fact
+from ..records.reasons import because, fact, sentence, why_of
 from ..records.spec import Member, coordinates, job_of
 from ..records.values import FINAL
 from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView, is_waiting
@@ -33,6 +34,9 @@ BIRTH_LIMIT_S = 10.0
 
 DISK_LOOK_S = 1.0
 """How long that may take until its disk is inspected, and then the interval: a full one keeps the file from coming."""
+
+UNCHANGED_S = 3.0
+"""Whether a file that is older could be written is tried before it is believed."""
 
 FULL_DISK = "the coordinator cannot write its view of the run: its disk is full"
 
@@ -196,6 +200,15 @@ class RunHandle:
         return self._run.until(refresh, limit_s) is not None
 
 
+def is_kept_from_writing(path: str) -> bool:
+    """Whether the file has not changed for a moment, and the disk has no room to write it again."""
+    try:
+        age_s = abs(time.time() - os.stat(path).st_mtime)
+    except OSError:
+        return False
+    return age_s > UNCHANGED_S and not paths.has_room(path)
+
+
 class WholeRun(RunHandle):
     """All tasks of a run, as its coordinator knows them, on the coordinator's host.
 
@@ -302,7 +315,8 @@ class WholeRun(RunHandle):
         """Raises Refused where the run has ended."""
         assert self.view is not None
         if self.view["condition"]["type"] in outcome.DECIDED:
-            what = "%(type)s, %(reason)s" % self.view["condition"]
+            condition = self.view["condition"]
+            what = "%s, %s" % (condition["type"], sentence(why_of(condition)))
             raise Refused("run_ended", "run %s has ended: %s" % (self._run.id, what), hint=_NEW_RUN)
 
     def waits(self, task: str) -> bool:
@@ -440,6 +454,8 @@ def reached(talk: Conversation, run: runs.Run) -> RunHandle:
         whole.refresh()
     except Refused as away:
         return RunHandle(run, away)
+    if not run.finished() and is_kept_from_writing(run.files.path("cluster.json")):
+        return RunHandle(run, Refused("not_answering", FULL_DISK, "", NO_ROOM))
     return whole
 
 
@@ -461,7 +477,7 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
                 hint = "dtctl scale %s=N    starts it again" % job_of(one["holder"])
             elif drains.drained_hosts({task: wanted[task]}):
                 hint = "dtctl undrain %s    starts it again" % one["holder"]
-            raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
+            raise Refused("not_started", "%s is held: %s" % (task, sentence(why_of(wanted[task]))), hint=hint)
 
 
 def has_ended(handle: RunHandle, task: str) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
-from ..host import paths
+from ..host import paths, processes
 from ..records.kinds import made
+from ..records.reasons import explain, fact
 from ..records.spec import coordinates, inventory_of
 from ..records.values import MOST_DAMAGED, MOST_RUNS, brief
 from ..records.whole_run import Condition, RunView
 from . import damaged_runs, run_handles, runs
+from .run_handles import is_kept_from_writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +41,25 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
         "problem": None,
         "agent_alive": run.supervised(),
         "inventory": inventory_of(run.spec),
-        "state": run.state(),
+        "state": _state(run),
         "intents": _intents(run),
         "coordination": handle.view,
         "away": handle.away.fields() if handle.away else None,
         "checkpoints": _checkpoints(talk, run, guess=request["guess"]),
     }
+
+
+def _state(run: runs.Run) -> State:
+    """The state of this host's tasks; what has ended since the disk became full is in no file, and is marked so."""
+    state = run.state()
+    running = [task for task, entry in state["tasks"].items() if entry["state"] == "running" and entry["pid"]]
+    if not running or not is_kept_from_writing(run.files.state_path):
+        return state
+    for task in running:
+        if not run.survivors([task]):
+            state["tasks"][task].update({"pid": None, "start_time": None, "unwritten": True})
+            explain(state["tasks"][task], [fact("exit_unwritten", host=run.spec["host"])])
+    return state
 
 
 def _intents(run: runs.Run) -> Intents:
@@ -111,6 +126,7 @@ def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
         "omitted": left_out,
         "damaged": damaged[:MOST_DAMAGED],
         "foreign": orphans.of_other_accounts()[:MOST_DAMAGED] if cluster is None else [],
+        "foreign_hidden": cluster is None and not processes.sees_others(),
     }
 
 

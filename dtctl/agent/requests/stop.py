@@ -8,7 +8,7 @@ from contextlib import closing
 from ..host import errors
 from ..host.errors import NO_ROOM, Refused
 from ..records.kinds import made
-from ..records.reasons import because, fact
+from ..records.reasons import because, fact, sentence, why_of
 from ..records.run_state import How
 from ..records.spec import inventory_of
 from ..records.values import MOST_PROCESSES
@@ -315,7 +315,7 @@ def _is_unwritten(handle: RunHandle, task: str) -> bool:
 
 def _no_room(handle: RunHandle, task: str) -> Refused:
     entry, host = handle.entry(task), handle.hosts[task]
-    why = "%s; it starts again as soon as there is room" % (entry["reason"] if entry is not None else "")
+    why = "%s; it starts again as soon as there is room" % (sentence(why_of(entry)) if entry is not None else "")
     summary = "%s has not started again yet on %s" % (task, host)
     return Refused("not_started", summary, why, "dtctl exec @%s -- df -h    shows its disks\n%s" % (host, NO_ROOM))
 

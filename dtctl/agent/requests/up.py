@@ -115,7 +115,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
             how = made(How, by=spec["controller"], ends_as=REPLACED, **because([fact("makes_room")]))
             with talk.at("stop"):
                 stop.stop_run(old, how)
-        ended = _end_coordinators(talk, spec, old)
+        ended = _end_coordinators(talk, spec, old, replace=request["replace"])
         ports.let_go(talk.held)
         starting.refuse_taken_ports(spec)
         aside = _lay_out(talk, spec)
@@ -156,7 +156,7 @@ def _found(
         "checkpoints": earlier,
         "saved": saved,
         "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
-        "taken": _taken_ports(talk, spec, old),
+        "taken": _taken_ports(talk, spec, old, replace=request["replace"]),
         "free_from": ports.free_from(starting.most_ports(spec)),
         "joining": None,
         "left_open": unended.left_open(talk, spec["cluster"], spec["host"], time.time()) if old is None else None,
@@ -215,7 +215,7 @@ def _prepare(talk: Conversation, spec: Spec, secrets: Mapping[str, str]) -> Dict
     return variables
 
 
-def _taken_ports(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[TakenPort]:
+def _taken_ports(talk: Conversation, spec: Spec, old: Optional[runs.Run], *, replace: bool) -> List[TakenPort]:
     """Ports of the new run that others have.
 
     Several hosts of the file may be addresses of this machine: what the replaced run has on the others is released,
@@ -225,17 +225,19 @@ def _taken_ports(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Lis
     taken = starting.taken_ports(spec, given_up)
     if not taken:
         return taken
-    released = {one["port"] for one in taken if any(_releases(run, one["port"]) for run in _neighbours(talk, spec))}
+    neighbours = _neighbours(talk, spec, every=replace)
+    released = {one["port"] for one in taken if any(_releases(run, one["port"]) for run in neighbours)}
     return starting.taken_ports(spec, given_up | released) if released else taken
 
 
-def _neighbours(talk: Conversation, spec: Spec) -> List[runs.Run]:
-    """Parts of the cluster's runs that other hosts of the new run have below the same root.
+def _neighbours(talk: Conversation, spec: Spec, *, every: bool) -> List[runs.Run]:
+    """Parts of the cluster's runs that other hosts have below the same root, and that give way to the new run.
 
-    They give way to it, too; those of a host that it does not use may go on.
+    `every`: also those of a host that it does not use, whose run its controller replaces; else that may go on.
     """
     others = {*hosts_of(inventory_of(spec))} - {spec["host"]}
-    return [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] in others]
+    parts = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] != spec["host"]]
+    return [run for run in parts if every or run.spec["host"] in others]
 
 
 def _releases(run: runs.Run, port: int) -> bool:
@@ -272,7 +274,7 @@ def _difference(old: Spec, new: Spec) -> str:
     return "with the same code, but different settings"
 
 
-def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[runs.Run]:
+def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run], *, replace: bool) -> List[runs.Run]:
     """Ends earlier runs' coordinators, because the new run needs their port and takes over their waiting.
 
     The coordinator of the run that was just stopped gets time to inform the others. Returns unfinished runs.
@@ -283,7 +285,7 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
         return []
     here = runs.every(talk, spec["cluster"], spec["host"])
     if ports.listening(port) and port not in {link_port(run.spec) for run in here if _waits(run)}:
-        here += [run for run in _neighbours(talk, spec) if _releases(run, port)]
+        here += [run for run in _neighbours(talk, spec, every=replace) if _releases(run, port)]
     for run in here:
         if link_port(run.spec) == port and _waits(run):
             run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)

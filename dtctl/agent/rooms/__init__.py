@@ -40,7 +40,7 @@ class Room:
         self.inspects = inspects
 
 
-ROOMS = {
+ROOMS: Dict[str, Room] = {
     "check": Room(
         {"check": ("serving.check", "records.CheckRequest", "records.CheckResult")},
         topics={

@@ -86,7 +86,9 @@ def awaits_a_peer(entries: Collection[Entry], idle_since: Mapping[str, float]) -
 
 AFTER_CUT_S = 60.0
 GAPS_AFTER_CUT = 2
-"""A task that makes no step for so long after a cut, though its peers do, hangs; or for so many of its longest gaps."""
+"""A task that makes no step for so long after a cut or a loss, or for so many of its longest gaps, hangs if its peers
+do.
+"""
 
 
 def limit_after_cut(entry: Entry, recovery: RecoverySpec) -> Optional[float]:

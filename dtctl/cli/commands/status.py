@@ -13,6 +13,7 @@ from dtctl.cli.options import OutputOption, Scope, on_cluster, on_run, seconds
 from dtctl.cli.watching import finish, watch
 
 if TYPE_CHECKING:
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
 
 
@@ -35,7 +36,7 @@ def status(
     with scope.dialling():
         found = operations.status.with_storage(operations.status.status(record, scope.transport))
     scope.memory.remember(found)
-    _show(found, output, every=every)
+    _show(scope.or_not_started(found), output, every=every)
 
 
 def _show(found: RunStatus, output: OutputOption, *, every: bool) -> None:
@@ -70,12 +71,18 @@ def runs(
     record = scope.record()
     with scope.dialling():
         known = operations.runs.known_runs(record, scope.transport, every_cluster=every)
+    failed = scope.memory.failed_start(record)
+    if failed is not None:
+        known = operations.runs.with_run(known, failed.known_run(operations.client.controller_name()))
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs or known.foreign:
         render.status.show_runs(known)
     elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
+    if known.foreign_hidden and output == "text":
+        hosts = render.format.summarize_hosts(known.foreign_hidden)
+        errors.note(f"{hosts}: runs of other accounts are unknown, as /proc hides their processes (hidepid)")
     for one in known.damaged:
         hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
         errors.show_warning(f"{one['run']} on {one['host']} is damaged: {one['problem']}", hint=hint)
@@ -92,9 +99,22 @@ def wait(
 ) -> None:
     """Wait for the end of the run; its result is the exit code."""
     record = scope.record()
+    _end_if_not_started(scope, record, output)
     status, reported = watch(
         scope, record, operations.logs.LogRequest(()), None, timeout_s=seconds(timeout) if timeout is not None else None
     )
     if output == "json":
         _print_json(status)
     finish(status, reported=reported)
+
+
+def _end_if_not_started(scope: Scope, record: RunRecord, output: OutputOption) -> None:
+    """Ends the command with the failure of the last start, if no run was live since."""
+    if scope.memory.failed_start(record, scope.run) is None:
+        return
+    with scope.dialling():
+        found = scope.or_not_started(operations.status.status(record, scope.transport))
+    if found.not_started is not None:
+        if output == "json":
+            _print_json(found)
+        finish(found)

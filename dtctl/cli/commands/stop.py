@@ -129,6 +129,7 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
                 "dtctl down    again removes it, once it answers",
             )
     if not outcome.stop.errors and not outcome.stop.survivors:
+        scope.memory.forget_failure(record.file)
         try:
             scope.memory.forget_removed(record.cluster, outcome.removed)
         except DtctlError as error:

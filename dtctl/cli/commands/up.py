@@ -6,12 +6,13 @@ import dataclasses
 import os
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dtctl.cli.ending import on_interrupt, report_errors
-from dtctl.cli.late import console, document, errors, operations, render, results, rooms
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -25,9 +26,10 @@ from dtctl.cli.options import (
     with_ports_from,
 )
 from dtctl.cli.watching import follow_to_the_end, require_consent, require_sending
-from dtctl.errors import ExitCode, UsageError
+from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from dtctl.config.cluster import Cluster
     from dtctl.operations.replace import Replacement
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.up.launch import Start
@@ -73,6 +75,8 @@ def up(
     from dtctl.cli.starting import await_tasks, start
 
     checked = scope.checked(cluster_file, overrides)
+    if local:
+        _remember_place(scope, checked.cluster)
     cluster, reviewed = checked.cluster, operations.up.review.review(checked, os.environ, local=local, force=force)
     errors.show_doubts(reviewed.doubts)
     require_consent(cluster, overrides, local=local, typed=local, sends=operations.sending.START)
@@ -92,12 +96,7 @@ def up(
 
     def first(bars: UpProgress) -> None:
         if require_private:
-            rooms.check.checking.require_private(
-                rooms.check.checking.context_of(launch.plan, launch.content, hostname=scope.transport.hostname),
-                launch.record,
-                scope.transport,
-                bars,
-            )
+            operations.up.inspecting.require_private(launch.plan, launch.content, launch.record, scope.transport, bars)
 
     outcome = start(
         scope,
@@ -124,6 +123,16 @@ def up(
     if output == "text" and not quiet:
         render.starting.show_next_steps()
     return None
+
+
+def _remember_place(scope: Scope, cluster: Cluster) -> None:
+    """Later commands ask this machine even if this start is refused; hosts of the file may not exist."""
+    from dtctl.plan import plan_roster
+
+    if scope.memory.newest_of(cluster.file) is None:
+        with suppress(DtctlError):
+            record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster)))
+            scope.memory.keep_place(record, cluster.file)
 
 
 def _show(outcome: UpResult, launch: Start, output: str) -> None:

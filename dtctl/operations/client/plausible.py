@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.agent.records.spec import Inventory, hosts_of
+from dtctl.agent.records.values import is_storage_url
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import RestartResult, States, StatusResult, StopResult, Survivor
+    from dtctl.agent.records.checkpoints import CheckpointReport
     from dtctl.agent.records.run_state import State
     from dtctl.agent.records.whole_run import Account, RunView
     from dtctl.model import Host
@@ -64,7 +66,18 @@ def check_states(reported: States, host: str, tasks: Container[str]) -> State:
     return reported["state"]
 
 
+def check_directories(field: str, reported: Iterable[CheckpointReport]) -> None:
+    """Checks that a host names directories of its own: storage URLs come from the cluster file alone.
+
+    The controller opens them itself, with the user's credentials.
+    """
+    for index, report in enumerate(reported):
+        if is_storage_url(report["dir"]):
+            raise wrong(f"{field}.{index}.dir", "a directory of the host", report["dir"])
+
+
 def check_status(cluster: str, host: str, answer: StatusResult) -> None:
+    check_directories("checkpoints", answer["checkpoints"])
     run = answer["run"]
     if run is None:
         return

@@ -54,7 +54,7 @@ class Awaiting:
         if isinstance(event, Ended) and event.status.coordination is None:
             raise next(iter(event.status.errors.values()), DtctlError("no host reports the state of the run"))
         if event is None:
-            return self._stays()
+            return self._stays(news=False)
         if not isinstance(event, RunStatus | Ended):
             return False
         seen = event.status.coordination if isinstance(event, Ended) else event.coordination
@@ -69,7 +69,7 @@ class Awaiting:
             return (
                 self.failed.gave_up or seen.view["phase"] not in ("starting", "finishing") or isinstance(event, Ended)
             )
-        return self._stays() or isinstance(event, Ended)
+        return self._stays(news=True) or isinstance(event, Ended)
 
     def judged(self, outcome: UpResult) -> UpResult:
         """The result with the observed states of its tasks."""
@@ -84,23 +84,34 @@ class Awaiting:
             stop(self._record, self._transport, tuple(self._record.roster), order, report)
         return "Failed" if failed.gave_up or failed.run_failed else ""
 
+    def as_decided(self, failed: FailedStart, ended: RunStatus) -> FailedStart:
+        """The same failure by the task that the coordinator names, which may have seen another one fail first."""
+        cause = ended.verdict.cause
+        if ended.coordination is None or cause is None or failed.cause is None or cause == failed.cause.id:
+            return failed
+        return judging.failed_start(ended.coordination, self._recovery) or failed
+
     def tail(self, failed: FailedStart) -> bytes:
         """The end of the log of the failed task, unless `on_failed_exit` has received it."""
         return (
             self._last_lines(failed.cause) if failed.cause is not None and failed.cause.id not in self._shown else b""
         )
 
-    def _stays(self) -> bool:
-        """Whether every task has begun, and none has ended or was restarted for a moment."""
+    def _stays(self, *, news: bool) -> bool:
+        """Whether every task has begun, and none has ended or was restarted for a moment.
+
+        `news`: the coordinator has just reported. On a busy machine what it reported last may be seconds old, and says
+        nothing about the moment that has passed since.
+        """
         if self.seen is None or self.failed is not None or not judging.has_begun(self.seen):
             self._settling = None
             return False
         attempts = [task.entry["attempt"] for task in self.seen.tasks.values()]
         if self._settling is None or self._settling[0] != attempts:
             self._settling = attempts, time.monotonic()
-        return (
-            self.seen.view["phase"] in ("finishing", "ended") or time.monotonic() >= self._settling[1] + self._settle_s
-        )
+        if self.seen.view["phase"] in ("finishing", "ended") or not self._settle_s:
+            return True
+        return news and time.monotonic() >= self._settling[1] + self._settle_s
 
     def _last_lines(self, task: TaskStatus) -> bytes:
         """The last log lines of the attempt that failed last; another one may run by now."""

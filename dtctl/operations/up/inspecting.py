@@ -7,10 +7,13 @@ from typing import Any, Protocol
 
 from dtctl import rooms
 from dtctl.agent.records.answers import Facts
+from dtctl.errors import UsageError
+from dtctl.operations.client import Report
 from dtctl.operations.findings import Checked
+from dtctl.operations.run_record import RunRecord
 from dtctl.plan import RunPlan
 from dtctl.plan.spec import EnvironmentContent
-from dtctl.transport.seam import Session
+from dtctl.transport.seam import NamingTransport, Session
 
 
 class Inspection(Protocol):
@@ -46,6 +49,19 @@ class Prepare(Protocol):
     ) -> Inspection: ...
 
 
+class RefuseExposed(Protocol):
+    """Raises PreflightError where a task's port is open to this machine, or may be to the internet."""
+
+    def __call__(
+        self,
+        plan: RunPlan,
+        content: EnvironmentContent,
+        record: RunRecord,
+        transport: NamingTransport,
+        report: Report,
+    ) -> None: ...
+
+
 class _Nothing:
     """Asks nothing."""
 
@@ -77,3 +93,13 @@ def inspection(plan: RunPlan, *, content: EnvironmentContent, bundle: str, secre
     """The inspection by the room that checks hosts; without one nothing is asked."""
     prepare: Prepare | None = next(rooms.each("inspection"), None)
     return prepare(plan, content=content, bundle=bundle, secrets=secrets) if prepare is not None else NOTHING
+
+
+def require_private(
+    plan: RunPlan, content: EnvironmentContent, record: RunRecord, transport: NamingTransport, report: Report
+) -> None:
+    """Refuses a start whose ports others reach. Without a room that can tell, nothing is known to be private."""
+    refuse: RefuseExposed | None = next(rooms.each("privacy"), None)
+    if refuse is None:
+        raise UsageError("--require-private needs `dtctl check`, which this dtctl does not have")
+    refuse(plan, content, record, transport, report)

@@ -17,7 +17,7 @@ from dtctl.bundle.sender import Sender
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client import Progress, Report, about, final, request
-from dtctl.operations.client.plausible import check_run, check_tasks, wrong
+from dtctl.operations.client.plausible import check_directories, check_run, check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session
@@ -74,6 +74,7 @@ def prepared(
                 check_run(record.cluster, None, name, "replaces")
         if answer["left_open"] is not None:
             check_run(record.cluster, None, answer["left_open"]["run"], "left_open")
+        check_directories("checkpoints", answer["checkpoints"])
     return answer
 
 

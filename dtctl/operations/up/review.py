@@ -31,6 +31,8 @@ from dtctl.plan.hosts import on_host
 
 NEEDS = "requirements.txt"
 _MOST_NAMED = 5
+WHEELS_BYTES = 1_000_000
+"""Wheels among the code are mentioned from this size on: a program may come with a small one of its own."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def review(
     bundle = _looked_through(cluster, findings)
     check_programs(cluster, bundle, findings)
     _check_environment(cluster, bundle, findings)
+    _check_for_wheels(bundle, findings)
     if not started:
         _ask_for_needs(cluster, bundle, findings)
     findings.or_raise_all()
@@ -160,6 +163,21 @@ def _check_environment(cluster: Cluster, bundle: Bundle, findings: Findings) -> 
     for name in (name for name in files if not code.has(name)):
         summary = f"{findings.name(*path)}: {name} is not pushed: the ignore rules leave it out"
         findings.add(path, summary, f"take it out of .dtctlignore (or .gitignore), or add the line !/{name}")
+
+
+def _check_for_wheels(bundle: Bundle, findings: Findings) -> None:
+    """Doubts wheels among the code, which every host receives and no trainer reads."""
+    wheels = [one for one in bundle.manifest.files if one.path.endswith(".whl")]
+    total_bytes = sum(one.size for one in wheels)
+    if total_bytes < WHEELS_BYTES:
+        return
+    directory = posixpath.dirname(wheels[0].path)
+    where = (
+        {posixpath.dirname(one.path) for one in wheels} == {directory} and f" in {directory}" * bool(directory)
+    ) or ""
+    summary = f"{len(wheels)} wheels ({total_bytes / 1e6:.0f} MB){where} are sent to every host as code"
+    installs = f"environment: {{requirements: {NEEDS}, wheels: {directory or '.'}}}    below `trainer:` installs them"
+    findings.doubt(("trainer",), summary, f"{installs}; or a line *.whl in .dtctlignore leaves them out", at_key=True)
 
 
 def _check_interpreter(path: KeyPath, python: str, cluster: Cluster, findings: Findings) -> None:

@@ -16,6 +16,7 @@ from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import Progress, Report, Request, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
 from dtctl.operations.findings import Checked
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.sending import sender
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
@@ -184,10 +185,13 @@ class Starting:
             unremembered=unremembered,
         )
 
-    def replace(self, old: str) -> StopResult:
-        """Stops the whole old run, also on hosts that the new run does not use, and its ps tasks last."""
+    def replace(self, old: str, record: RunRecord | None = None) -> StopResult:
+        """Stops the whole old run, also on hosts that the new run does not use, and its ps tasks last.
+
+        `record`: how its hosts are reached, if the new run uses none of them.
+        """
         launch = self.launch
-        record = dataclasses.replace(launch.record, run=old)
+        record = dataclasses.replace(record or launch.record, run=old)
         self._replaced.append(old)
         return stop(
             record,

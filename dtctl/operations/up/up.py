@@ -12,6 +12,7 @@ from dtctl.agent.records import answers
 from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import Outcome
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.conflicts import explained, holders, may_move, refuse_taken_ports, taken_ports
@@ -33,6 +34,9 @@ class Records(Protocol):
     def begin(self, record: RunRecord) -> None: ...
     def save(self, record: RunRecord) -> None: ...
     def take_back(self, record: RunRecord) -> None: ...
+
+    def note_failure(self, record: RunRecord, error: DtctlError) -> None:
+        """Keeps why nothing was started; raises nothing."""
 
 
 def up(
@@ -71,6 +75,8 @@ def _up(launch: Start, transport: Transport, report: UpReport, memory: Records, 
         left = starting.left(unbegun)
         if not (left.kept or left.unclear):
             _error_of(memory.take_back, launch.record)
+            if isinstance(error, DtctlError):
+                memory.note_failure(launch.record, error)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(left) from None
         if isinstance(error, DtctlError) and left.ended:
@@ -89,6 +95,7 @@ def _start(
     """The steps of a start."""
     record = starting.launch.record
     assert record.run is not None
+    elsewhere = live_elsewhere(starting.launch, starting.transport, previous)
     starting.choose_ports()
     starting.bring_wheels()
     prepared: Prepared = starting.prepare_everywhere()
@@ -100,7 +107,7 @@ def _start(
     out_of_sight = None if starting.saw_checkpoint else unseen(prepared, record, previous)
     if out_of_sight is not None:
         report.at_zero(out_of_sight)
-    replaced = _make_room(starting, report, prepared)
+    replaced = _make_room(starting, report, prepared, elsewhere)
     started = starting.start_everywhere()
     with uninterrupted():
         unsaved = _error_of(memory.save, record)
@@ -266,10 +273,38 @@ def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
     return prepared
 
 
-def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict[str, StopResult]:
+def live_elsewhere(launch: Start, transport: Transport, previous: RunRecord | None) -> RunRecord | None:
+    """The file's last run, if it is live on hosts of which the new run uses none, so that none of these reports it.
+
+    Raises PreflightError unless it is to be replaced. None also where its hosts cannot be asked.
+    """
+    if previous is None or not previous.run or not previous.hosts.keys().isdisjoint(launch.record.hosts):
+        return None
+    if previous.outcome and Outcome(previous.outcome).decided:
+        return None
+    try:
+        found = status(previous, transport)
+    except DtctlError:
+        return None
+    if not found.time or found.verdict.outcome.decided:
+        return None
+    if not launch.replace:
+        raise PreflightError(
+            f"another run of {previous.cluster} is live on {fold(found.record.task_hosts)}: {previous.run}",
+            detail="it was started from this file, which names other hosts for its tasks now",
+            hint="dtctl up --replace    stops it and starts the new one",
+        )
+    return found.record
+
+
+def _make_room(
+    starting: Starting, report: UpReport, prepared: Prepared, elsewhere: RunRecord | None
+) -> dict[str, StopResult]:
     old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
-    report.consent(old)
+    others = [elsewhere.run] if elsewhere is not None and elsewhere.run and elsewhere.run not in old else []
+    report.consent([*old, *others])
     replaced = {run: starting.replace(run) for run in old}
+    replaced.update({run: starting.replace(run, elsewhere) for run in others})
     await_ends([*(unended(run, result) for run, result in replaced.items()), *left_open(prepared)], report)
     return replaced
 

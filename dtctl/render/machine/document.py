@@ -180,7 +180,7 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
 def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
-        **picked(known, "damaged[host run problem] foreign[run account hosts]"),
+        **picked(known, "damaged[host run problem] foreign[run account hosts] foreign_hidden"),
         "errors": errors(known.errors),
     }
 
@@ -216,7 +216,11 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                **picked(found, "processes survivors runs[run cluster reason size_bytes]"),
+                **picked(found, "processes survivors"),
+                "runs": [
+                    {**picked(run, "run cluster"), "reason": sentence(why_of(run)), **picked(run, "size_bytes")}
+                    for run in found["runs"]
+                ],
                 **picked(found, "bundles environments files freed_bytes"),
             }
             for host, found in result.remains.items()

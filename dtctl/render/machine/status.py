@@ -10,6 +10,7 @@ from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.findings import fails, problems_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, Verdict, recovered_after_s, steps_lost
+from dtctl.render.events import warnings
 from dtctl.render.findings import filled, happened, last_lines, remedies, words
 from dtctl.render.format import iso_utc
 from dtctl.render.gpus import every
@@ -113,7 +114,8 @@ def _cause(status: RunStatus) -> dict[str, Any] | None:
 
 def _coordination(coordination: Coordination) -> dict[str, Any]:
     return {
-        **picked(coordination.view, "phase missing=waitingFor restarts warnings"),
+        **picked(coordination.view, "phase missing=waitingFor restarts"),
+        "warnings": warnings(coordination.view),
         "incidents": [_incident(incident) for incident in coordination.view["incidents"]],
         "hosts": [
             {"host": host, **picked(one, "connected heard@ over absent"), "drained": host in coordination.drained_hosts}

@@ -29,7 +29,7 @@ from dtctl.operations.findings import Checked, Finding
 from dtctl.operations.local import known_secrets, local_python
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.sending import VALUES, sendings
-from dtctl.operations.up.inspecting import Prepare
+from dtctl.operations.up.inspecting import Prepare, RefuseExposed
 from dtctl.operations.up.launch import Hostname, make_plan
 from dtctl.plan import RunPlan
 from dtctl.plan.spec import NO_CONTENT, EnvironmentContent
@@ -38,7 +38,7 @@ from dtctl.rooms.check.network import tasks
 from dtctl.rooms.check.network.exposure import dial, is_exposed
 from dtctl.rooms.check.programs import needs_of
 from dtctl.transport.fanout import Outcomes
-from dtctl.transport.seam import Session, Transport
+from dtctl.transport.seam import NamingTransport, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
 _TOPICS: tuple[Topic[Any, Any], ...] = (
@@ -243,6 +243,12 @@ class InPassing:
         return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in self._answered))
 
 
+def refuse_exposed(
+    plan: RunPlan, content: EnvironmentContent, record: RunRecord, transport: NamingTransport, report: Report
+) -> None:
+    require_private(context_of(plan, content, hostname=transport.hostname), record, transport, report)
+
+
 def require_private(context: CheckContext, record: RunRecord, transport: Transport, report: Report) -> None:
     """Raises PreflightError where a task's port is open to this machine, or may be to the internet.
 
@@ -340,3 +346,4 @@ def inspection(plan: RunPlan, *, content: EnvironmentContent, bundle: str, secre
 
 if TYPE_CHECKING:
     _: Prepare = inspection
+    __: RefuseExposed = refuse_exposed

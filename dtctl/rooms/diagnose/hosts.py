@@ -177,7 +177,7 @@ def nobody_begins(facts: Facts) -> Iterator[Match]:
     every = tuple(sorted(idle, key=lambda task: (idle[task], task)))
     first = hangs.idle_first(idle)
     first_task = {"first": (first,), "first_s": facts.age(idle[first])} if first is not None else {}
-    ages = {"age_s": facts.age(facts.status.record.created), "idle_s": facts.age(last)}
+    ages = {"age_s": facts.age(facts.status.began), "idle_s": facts.age(last)}
     hosts = tuple(dict.fromkeys(facts.status.tasks[task].host for task in every))
     yield Match(every, hosts, {"task": every[0], **ages, **first_task})
 

@@ -92,7 +92,8 @@ def _at(row: Signature, level: Level) -> Signature:
 def _first(facts: Facts, one: Finding) -> Finding:
     cause = facts.status.verdict.cause
     is_end = one.seen.end is not None or one.signature.name == "stalled"
-    return dataclasses.replace(one, first=cause is not None and is_end and cause in one.seen.tasks)
+    first = cause is not None and is_end and cause in one.seen.tasks
+    return dataclasses.replace(one, first=first or one.signature.name == "not_started")
 
 
 def _of_ends(facts: Facts) -> Iterator[Finding]:
@@ -230,6 +231,12 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
     facts = Facts(status, {**found, **more.results}, lambda path: code.left_out(path) if (code := scanned()) else None)
     errors = {**status.errors, **errors, **more.errors}
     return Diagnosis(facts, findings(facts), {host: why for host, why in errors.items() if not knows_no_run(why)})
+
+
+def of_failed_start(status: RunStatus, errors: Mapping[str, DtctlError]) -> Diagnosis:
+    """The diagnosis of a start that failed before anything ran."""
+    facts = Facts(status)
+    return Diagnosis(facts, findings(facts), errors)
 
 
 def in_short(status: RunStatus) -> tuple[Finding, ...]:

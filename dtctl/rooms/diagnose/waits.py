@@ -114,11 +114,16 @@ def not_listening(facts: Facts) -> Iterator[Match]:
 
 
 def unreachable(*problems: str) -> Find:
-    """Tasks that listen, and to which other hosts cannot connect for such a reason."""
+    """Tasks that listen, and to which other hosts cannot connect for such a reason.
+
+    Where packets get lost, only of hosts that answer the controller: to others nobody may be able to connect at all.
+    """
 
     def find(facts: Facts) -> Iterator[Match]:
         waiting = waits(facts)
         for task in facts.tasks:
+            if "timeout" in problems and task.host not in facts.hosts:
+                continue
             from_hosts = _without_way(facts, task, lambda one: one["problem"] in problems)
             if from_hosts and (_standing(facts, task) == "listens" or problems == ("unresolved",)):
                 text = next(iter(from_hosts.values()))["text"]
@@ -148,6 +153,16 @@ def never_ready(facts: Facts) -> Iterator[Match]:
         task = facts.status.tasks.get(one)
         if task is not None:
             yield _seen(facts, task, ())
+
+
+def not_started(facts: Facts) -> Iterator[Match]:
+    """The start that failed before anything ran, with what `up` has shown."""
+    error = facts.status.not_started
+    if error is not None:
+        hints = [line.strip() for line in error.hint.splitlines() if line.strip()]
+        named = {f"hint_{number}" if number > 1 else "hint": line for number, line in enumerate(hints, 1)}
+        lines = tuple(line for line in error.detail.splitlines() if line.strip())
+        yield Match(fields={"summary": error.summary, "last_lines": lines, **named})
 
 
 def timed_out(facts: Facts) -> Iterator[Match]:
@@ -253,11 +268,7 @@ def coordinator_away(facts: Facts) -> Iterator[Match]:
 def silent(facts: Facts) -> Iterator[Match]:
     """Hosts whose agents have never connected to the coordinator."""
     coordination = facts.status.coordination
-    if (
-        coordination is None
-        or facts.status.verdict.outcome.decided
-        or facts.age(facts.status.record.created) < PATIENCE_S
-    ):
+    if coordination is None or facts.status.verdict.outcome.decided or facts.age(facts.status.began) < PATIENCE_S:
         return
     unheard = [
         host for host, contact in coordination.contacts.items() if not contact["connected"] and contact["heard"] is None
@@ -268,7 +279,7 @@ def silent(facts: Facts) -> Iterator[Match]:
         yield Match(
             tasks,
             hosts,
-            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.record.created)},
+            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.began)},
         )
 
 

@@ -69,14 +69,17 @@ class Metrics:
     without_run: tuple[str, ...] = ()
 
 
-AtUrls = Callable[[RunRecord, str, Sequence[str], int], Mapping[str, MetricsResult]]
-"""Reads the scalars at the storage URLs of a run: the run, tags, and the most points of each series."""
+Put = Callable[[str, Sequence[FolderPoints], bool], None]
+"""Receives a bucket, its new points, and whether these are its first."""
 
-FollowUrls = Callable[
-    [Sequence[str], Sequence[str], int, Streams, threading.Event, Callable[[str, Sequence[FolderPoints], bool], None]],
-    None,
-]
-"""Passes on what is added there, until the run has ended: URLs, tags and points, and who gets the points."""
+
+class ScalarsAtUrls(NamedTuple):
+    """What another room knows of the scalars at the storage URLs of a run."""
+
+    read: Callable[[RunRecord, str, Sequence[str], int], Mapping[str, MetricsResult]]
+    """All: of the run, with these tags, and at most so many points of each series."""
+    follow: Callable[[Sequence[str], Sequence[str], int, Streams, threading.Event, Put], None]
+    """Passes on what is added at these URLs until the event: tags and points as for `read`."""
 
 
 def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int) -> Metrics:
@@ -92,9 +95,9 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
     for host in outcomes.results.keys() - answers.keys():
         errors[host] = TransportError(f"{host} has another run than {run}: {outcomes.results[host]['run']}")
     if run is not None and record.event_urls:
-        readers: Iterator[AtUrls] = rooms.each("scalars")
-        for read in readers:
-            answers |= read(record, run, tags, points)
+        at_urls: Iterator[ScalarsAtUrls] = rooms.each("scalars")
+        for one in at_urls:
+            answers |= one.read(record, run, tags, points)
     return Metrics(
         run=run,
         series=tuple(_each_once(record, answers)),
@@ -214,9 +217,9 @@ def _follow_urls(record: RunRecord, tags: Sequence[str], points: int, streams: S
     def put(bucket: str, folders: Sequence[FolderPoints], first: bool) -> None:
         streams.put(_FolderReport(bucket, folders, first))
 
-    followers: Iterator[FollowUrls] = rooms.each("following")
-    for follow in followers:
-        follow(record.event_urls, tags, points, streams, ended, put)
+    at_urls: Iterator[ScalarsAtUrls] = rooms.each("scalars")
+    for one in at_urls:
+        one.follow(record.event_urls, tags, points, streams, ended, put)
     streams.put(Through(_AT_URLS))
 
 

@@ -123,7 +123,7 @@ def _duration_s(found: RunStatus) -> float | None:
     """The duration by the hosts' own states, in seconds."""
     ends = [past["ended"] for task in found.tasks.values() for past in task.entry["history"]]
     until = max(ends, default=0.0) if found.is_over else found.time
-    return until - found.record.created if until > found.record.created else None
+    return until - found.began if until > found.began else None
 
 
 def _pace(series: Iterable[Series]) -> float | None:

@@ -24,6 +24,7 @@ from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
 from dtctl.paths import cache_directory, forget_old
+from dtctl.rooms.metrics.operation import Put, ScalarsAtUrls
 from dtctl.rooms.storage import Object, Place, StorageError, label, within
 from dtctl.rooms.storage.cached import EVERY_S, LIMIT_S, Cached, url_hash
 
@@ -88,9 +89,9 @@ def follow(
     points: int,
     streams: Streams,
     ended: threading.Event,
-    put: Callable[[str, Sequence[FolderPoints], bool], None],
+    put: Put,
 ) -> None:
-    """Reports new points until `ended`: `put` receives a bucket, its new points, and whether these are the first."""
+    """Reports new points until `ended`."""
     readers: dict[str, Reader] = {}
 
     def read(url: str, copies: Copies) -> None:
@@ -103,6 +104,9 @@ def follow(
         put(label(url), _of_url(url, found), first)
 
     keep_up(urls, streams, ended, read)
+
+
+SCALARS = ScalarsAtUrls(at_urls, follow)
 
 
 def keep_up(urls: Sequence[str], streams: Streams, ended: threading.Event, each: Callable[[str, Copies], None]) -> None:

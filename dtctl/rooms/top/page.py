@@ -10,7 +10,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, grouped
 from dtctl.operations.snapshot import Outcome, how_it_ended
-from dtctl.render.events import incident_lines
+from dtctl.render.events import incident_lines, warnings
 from dtctl.render.format import count, fold
 from dtctl.render.roster import STATE_STYLE, TROUBLE, WORST_FIRST, note
 from dtctl.render.status import headline
@@ -250,7 +250,7 @@ def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
         if TaskId.parse(incident["task"]) in named:
             continue  # its own line says the same
         yield _line("yellow", "", incident_lines(incident, snapshot.now)[0])
-    for text in coordination.view["warnings"]:
+    for text in warnings(coordination.view):
         yield _line("yellow", "warning", text)
 
 

@@ -17,6 +17,7 @@ from dtctl.operations.credentials import Authority
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Conversation, Fields, kill, python_task
 from tests.hosts.ports import free_port
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.world import spec_of
 from tests.waiting import eventually
 
@@ -237,7 +238,7 @@ def test_drained_host_whose_agent_is_killed_stays_drained_and_answers(cluster: C
     answer = lead.ask("drain", drained="a", by="bob@desk")
     assert (answer["stopped"], answer["already"]) == (["ps:0", "chief:0"], ["worker:0"])
     condition = cluster.view()["condition"]
-    assert (condition["type"], condition["reason"]) == ("Suspended", "a is drained by bob@desk")
+    assert (condition["type"], reason_of(condition)) == ("Suspended", "a is drained by bob@desk")
     ended = [line["task"] for line in cluster.story() if line["kind"] == "task" and line["to"] == "pending"]
     assert ended == ["worker:0", "chief:0", "ps:0"], "the chief still had its ps when it ended"
     assert lead.ask("undrain", drained="a", by="bob@desk")["tasks"]["chief:0"]["attempt"] == 2
@@ -245,7 +246,7 @@ def test_drained_host_whose_agent_is_killed_stays_drained_and_answers(cluster: C
     assert worker.ask("undrain", **asked)["tasks"]["worker:0"]["state"] == "pending"
     thaw()
     eventually(lambda: cluster.running(ps=2, chief=2, worker=2), 30, "all to train again")
-    asked_for = [line["reason"] for line in cluster.story() if line["kind"] == "request"]
+    asked_for = [reason_of(line) for line in cluster.story() if line["kind"] == "request"]
     assert asked_for == ["up", "drain c", "drain a", "undrain a", "c is in service again"]
 
 
@@ -259,9 +260,9 @@ def test_host_that_shuts_down_saves_and_starts_again_without_a_loss(cluster: Clu
         kill(pid, signal.SIGTERM)
     eventually(lambda: not host.processes(), 20, "the host to be quiet")
     entry = cluster.entry(task)
-    assert (entry["state"], entry["reason"]) == ("pending", f"{name} is shutting down")
+    assert (entry["state"], reason_of(entry)) == ("pending", f"{name} is shutting down")
     assert "saved" in host.log(cluster.specs[name], task)
-    reported = [line["reason"] for line in cluster.story() if line["host"] == name and line["kind"] == "contact"]
+    reported = [reason_of(line) for line in cluster.story() if line["host"] == name and line["kind"] == "contact"]
     assert reported[:1] == [f"{name} is shutting down"]
     assert host.ask("status")["state"]["tasks"], "which starts its agent, as a reboot does"
     attempts = {"worker": 2} if name == "c" else {"ps": 2, "chief": 2, "worker": 2}
@@ -283,6 +284,6 @@ def test_host_that_missed_the_end_of_its_run_leaves_the_next_run_alone(cluster: 
     thaw()
     eventually(lambda: not cluster.hosts["a"].processes(), 60, "nothing left of the past")
     assert cluster.hosts["a"].state(old)["tasks"]["ps:0"]["state"] == "stopped"
-    reasons = [line["reason"] for line in cluster.story() if line["kind"] == "contact"]
+    reasons = [reason_of(line) for line in cluster.story() if line["kind"] == "contact"]
     assert reasons == [f"a reconnected with run {old['run']} and was notified that it has ended"]
     assert [cluster.entry(task)["state"] for task in ("chief:0", "worker:0")] == ["running", "running"]

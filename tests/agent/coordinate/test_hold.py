@@ -9,6 +9,7 @@ import pytest
 
 from dtctl.agent.host.processes import Process
 from tests.agent.coordinate.test_coordination import Cluster, cluster
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 __all__ = ["cluster"]
@@ -45,7 +46,7 @@ def hold(voting: Cluster, task: str, others: str) -> tuple[int, list[Callable[[]
     eventually(lambda: is_frozen(pid), PATIENCE_S, f"{task} to be held")
     assert voting.entry(task)["state"] == "running"
     eventually(lambda: voting.entry(task)["held"], what="its state")
-    assert voting.entry(task)["reason"].startswith("held still: the coordinator has not answered")
+    assert reason_of(voting.entry(task)).startswith("held still: the coordinator has not answered")
     return pid, thaw
 
 
@@ -60,7 +61,7 @@ def test_task_of_a_host_without_a_majority_is_held_and_continues(voting: Cluster
     eventually(lambda: host.log(spec, task) != steps, what="another step")
     eventually(lambda: not voting.entry(task)["held"], what="its state")
     assert (voting.entry(task)["attempt"], voting.entry(task)["pid"]) == (1, pid)
-    assert voting.entry(task)["reason"] == ""
+    assert reason_of(voting.entry(task)) == ""
     assert any("continues: the coordinator answers" in line for line in reasons(voting, task))
 
 

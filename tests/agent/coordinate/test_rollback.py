@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from dtctl.agent.records.reasons import said
 from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, alive, budget, kill, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 STUBBORN = "trap '' TERM; setsid sleep 1000 & while :; do sleep 1; done"
@@ -89,7 +91,7 @@ def test_a_roll_back_sets_the_current_run_back(host: AgentHost) -> None:
             talk.receive()
     status = host.ask("status")
     assert status["run"] == old["run"]
-    assert status["state"]["tasks"]["worker:0"]["reason"] == "stopped to make room for another run"
+    assert reason_of(status["state"]["tasks"]["worker:0"]) == "stopped to make room for another run"
 
 
 def test_a_session_that_is_killed_before_keep_takes_its_tasks_with_it(host: AgentHost) -> None:
@@ -100,7 +102,7 @@ def test_a_session_that_is_killed_before_keep_takes_its_tasks_with_it(host: Agen
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
     entry = host.state(spec)["tasks"]["worker:0"]
     assert entry["state"] == "stopped"
-    assert "before the start was complete" in entry["reason"]
+    assert "before the start was complete" in reason_of(entry)
     assert host.up(host.spec(task("worker:0", "sleep", "1000")))["tasks"]["worker:0"]["state"] == "running"
 
 
@@ -123,13 +125,13 @@ SLEEPS = ("sleep", "1000")
 def test_another_generation_is_held_until_it_is_told_to_run(host: AgentHost) -> None:
     spec = host.led_from_elsewhere(task("ps:0", *SLEEPS))
     pid = host.up_by_order(spec)["tasks"]["ps:0"]["pid"]
-    host.want(spec, "ps:0", want="hold", generation=2, restarts=3, reason="worker:1 was lost")
+    host.want(spec, "ps:0", want="hold", generation=2, restarts=3, why=said("worker:1 was lost"))
     held = host.wait_state(spec, "ps:0", "pending")
     assert not alive(pid)
     assert (held["generation"], held["restarts"], held["version"]) == (2, 3, 3)
-    assert (held["reason"], held["ready"], held["pid"]) == ("worker:1 was lost", False, None)
+    assert (reason_of(held), held["ready"], held["pid"]) == ("worker:1 was lost", False, None)
     assert host.state(spec)["finished"] is False
-    host.want(spec, "ps:0", want="run", reason="worker:1 was lost")
+    host.want(spec, "ps:0", want="run", why=said("worker:1 was lost"))
     entry = host.wait_state(spec, "ps:0", "running", attempt=2)
     assert (entry["generation"], entry["restarts"], entry["version"]) == (2, 3, 4)
     assert entry["history"][0]["asked"] is True

@@ -12,6 +12,7 @@ import pytest
 from tests.agent.checkpoints.test_repair import damaged_beside_a_sound_one, names
 from tests.agent.coordinate.test_coordination import Cluster, cluster
 from tests.agent.host import Fields, kill
+from tests.reasons import reason_of, warnings_of
 from tests.waiting import eventually
 
 __all__ = ["cluster"]
@@ -81,7 +82,7 @@ def test_after_an_election_the_leads_host_sets_a_damaged_checkpoint_aside(cluste
     kill(cluster.entry("chief:0")["pid"])
     eventually(lambda: cluster.running(chief=2), 60, "the lead to train again")
     assert names(directory) == ["damaged", "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"]
-    [warning] = cluster.view()["warnings"]
+    [warning] = warnings_of(cluster.view())
     assert warning.startswith("checkpoint model.ckpt-200 is damaged")
-    assert warning in [line["reason"] for line in cluster.story() if line["kind"] == "decision"]
+    assert warning in [reason_of(line) for line in cluster.story() if line["kind"] == "decision"]
     assert cluster.view()["incidents"][-1]["back_to"] == 100

@@ -13,7 +13,7 @@ import pytest
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import StopResult, Survivor
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import fact, sentence
+from dtctl.agent.records.reasons import fact, said, sentence
 from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
@@ -30,7 +30,7 @@ View = dict[str, Any]
 
 
 def condition(type_: str, reason: str) -> dict[str, Any]:
-    return {"type": type_, "reason": reason, "cause": None, "since": 1.0}
+    return {"type": type_, "why": said(reason), "cause": None, "since": 1.0}
 
 
 def state_of(host: str) -> State:
@@ -54,7 +54,6 @@ class Coordinator:
             phase="running",
             condition=condition("Running", "3 of 3 tasks run"),
             conditions=[],
-            warnings=[],
             hosts={host: {"connected": True, "heard": now, "state": state_of(host)} for host in TASKS.values()},
             intents={task: {} for task in TASKS},
             incidents=[],

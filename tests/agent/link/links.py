@@ -13,10 +13,12 @@ from typing import Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.messages import PROTOCOL
+from dtctl.agent.records.reasons import said
 from dtctl.agent.records.run_state import State
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES
 from dtctl.operations.credentials import Authority, Credentials
 from tests.agent.link.intruder import PATIENCE_S, Intruder
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 Message = dict[str, Any]
@@ -34,19 +36,19 @@ def hello(host: str, **fields: Any) -> Message:
 
 def state(mark: str = "", size: int = 0) -> Message:
     """Of some `size` in bytes, and known again by `mark_of`."""
-    others = {f"worker:{number}": {"reason": "x" * _PIECE} for number in range(1, size // _PIECE + 2 if size else 1)}
-    message = made(State, run="r1", host="h1", tasks={"worker:0": {"reason": mark}, **others})
+    others = {f"worker:{number}": {"why": said("x" * _PIECE)} for number in range(1, size // _PIECE + 2 if size else 1)}
+    message = made(State, run="r1", host="h1", tasks={"worker:0": {"why": said(mark)}, **others})
     return {"type": "state", "state": message, "intents": {}, "kept": True, "lost_session": False}
 
 
 def orders(mark: str = "", size: int = 0, over: bool = False) -> Message:
-    others = {f"worker:{number}": {"reason": "x" * _PIECE} for number in range(1, size // _PIECE + 2 if size else 1)}
-    return {"type": "orders", "intents": {"worker:0": {"reason": mark}, **others}, "recovering": False, "over": over}
+    others = {f"worker:{number}": {"why": said("x" * _PIECE)} for number in range(1, size // _PIECE + 2 if size else 1)}
+    return {"type": "orders", "intents": {"worker:0": {"why": said(mark)}, **others}, "recovering": False, "over": over}
 
 
 def mark_of(message: Message) -> str:
     tasks = message["state"]["tasks"] if message["type"] == "state" else message["intents"]
-    return str(tasks["worker:0"]["reason"])
+    return reason_of(tasks["worker:0"])
 
 
 def write_credentials(directory: Path, credentials: Credentials, run: str = "r1") -> Path:

@@ -29,6 +29,7 @@ from tests.agent.link.forgery import FORGERIES, signed
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import Links, hello, issued, mark_of, state, write_credentials
 from tests.hosts.ports import free_port
+from tests.reasons import reason_of, warnings_of
 from tests.unit.agent.coordinate.world import spec_of
 
 LIE = "its hello names 'h2', but its certificate names another host"
@@ -39,7 +40,7 @@ def test_a_hello_as_another_host_is_refused_without_effect_on_it(links: Links) -
     for _ in range(3):
         liar = links.keyholder("h1")
         liar.say(hello("h2", events=9))
-        assert json.loads(liar.receive()) == {"type": "refused", "reason": LIE}
+        assert json.loads(liar.receive()) == {"type": "refused", "text": LIE}
     true.ask("send", state("there"))
     assert mark_of(links.hub.expect_type("state", "h2")) == "there"
     assert true.said("gone") == links.hub.said("gone", "h2") == links.hub.said("hello", "h1") == []
@@ -208,19 +209,19 @@ def test_a_port_that_cannot_be_had_is_reported_once_and_so_is_its_end(
     for number in range(5):
         step(leading, files, 100.0 + number)
     problem = f"agents cannot reach the coordinator: port {port}: address already in use"
-    assert view.data["warnings"] == [problem]
+    assert warnings_of(view.data) == [problem]
     assert contacts(files) == [("c", problem)]
 
     leading.close()  # it is reported as long as it is true, whoever coordinates
     leading = Leading(files, spec, 200.0)
     step(leading, files, 200.0)
-    assert leading.coordinator.view.data["warnings"] == [problem]
+    assert warnings_of(leading.coordinator.view.data) == [problem]
 
     squatter.close()
     step(leading, files, 200.1)
-    assert leading.coordinator.view.data["warnings"] == [problem]
+    assert warnings_of(leading.coordinator.view.data) == [problem]
     step(leading, files, 200.0 + LISTEN_AGAIN_S)
-    assert leading.coordinator.view.data["warnings"] == []
+    assert warnings_of(leading.coordinator.view.data) == []
     assert [line for line in contacts(files) if "restarted" not in line[1]] == [
         ("c", problem),
         ("c", "agents can reach the coordinator again"),
@@ -231,7 +232,7 @@ def test_a_port_that_cannot_be_had_is_reported_once_and_so_is_its_end(
 def contacts(files: RunFiles) -> list[tuple[str, str]]:
     """Who, and what, in the story's lines about contact."""
     story = EventLog(files.path("history.jsonl")).since(0, 1000)
-    return [(str(line["host"]), str(line["reason"])) for line in story if line["kind"] == "contact"]
+    return [(str(line["host"]), reason_of(line)) for line in story if line["kind"] == "contact"]
 
 
 def test_a_damaged_run_keeps_the_coordinator_of_another_from_nothing(tmp_path: Path, port: int) -> None:
@@ -255,7 +256,7 @@ def test_a_damaged_run_keeps_the_coordinator_of_another_from_nothing(tmp_path: P
     assert [identity.run for identity in superseded_identities(files, spec)] == ["whole"]
     leading = Leading(files, spec, 100.0)
     step(leading, files, 100.0)
-    assert leading.coordinator.view.data["warnings"] == []
+    assert warnings_of(leading.coordinator.view.data) == []
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S):
         leading.close()
 

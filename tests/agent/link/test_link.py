@@ -94,7 +94,7 @@ def test_refused_agent_gets_the_reason_while_it_still_sends(links: Links) -> Non
     for _ in range(50):
         agent.ask("send", state(size=10_000))
     links.hub.ask("refuse", "h9", "h9 is not in the roster")
-    assert agent.expect_type("refused")["reason"] == "h9 is not in the roster"
+    assert agent.expect_type("refused")["text"] == "h9 is not in the roster"
     assert agent.expect_type("gone")["reason"] == "the coordinator refuses this agent: h9 is not in the roster"
     assert links.hub.said("gone", "h9") == []
 

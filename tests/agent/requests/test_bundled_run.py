@@ -15,6 +15,7 @@ from dtctl.bundle.sender import Sender
 from dtctl.model import Host, Local
 from dtctl.transport.seam import Message
 from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 
@@ -202,7 +203,7 @@ def test_a_task_whose_code_was_removed_fails_with_a_reason(host: AgentHost, bund
     tree = host.root / "work" / "c" / "tree"
     tree.rename(tree.with_name("elsewhere"))
     entry = host.ask("restart", tasks=["worker:0"], by="")["tasks"]["worker:0"]
-    assert (entry["state"], entry["reason"]) == ("failed", f"cannot enter {tree}: No such file or directory")
+    assert (entry["state"], reason_of(entry)) == ("failed", f"cannot enter {tree}: No such file or directory")
 
 
 def test_gc_removes_a_bundle_with_the_last_run_that_used_it(host: AgentHost, bundle: Bundle) -> None:

@@ -264,7 +264,7 @@ def test_an_idle_session_sends_beats(host: AgentHost) -> None:
 def test_a_request_about_a_run_that_is_not_there_is_refused(host: AgentHost) -> None:
     for fields in ({"run": "r-none"}, {}):
         with pytest.raises(AgentRefused, match="no_run: "):
-            host.ask("stop", tasks=None, grace_s=None, reason="", by="ada", **fields)
+            host.ask("stop", tasks=None, grace_s=None, by="ada", **fields)
 
 
 def test_a_root_that_cannot_be_made_is_reported(host: AgentHost) -> None:

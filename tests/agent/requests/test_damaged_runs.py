@@ -11,6 +11,7 @@ import pytest
 
 from dtctl.agent.records.spec import OLDEST
 from tests.agent.host import AgentHost, AgentRefused, Fields, alive, kill, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 FIFO = "a FIFO, for which somebody would wait"
@@ -132,7 +133,7 @@ def test_gc_removes_a_damaged_run_once_it_is_dead(host: AgentHost, name: str, te
     eventually(lambda: not host.processes())
     (listed,) = host.ask("gc", all=True, dry_run=True)["runs"]
     assert (listed["run"], listed["cluster"], listed["host"]) == (spec["run"], "c", "h1")
-    assert name in listed["reason"]
+    assert name in reason_of(listed)
     assert host.run_directory(spec).exists()
     assert [run["run"] for run in host.ask("gc", all=True)["runs"]] == [spec["run"]]
     assert not (host.root / "runs" / spec["run"]).exists()

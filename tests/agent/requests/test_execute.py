@@ -82,6 +82,6 @@ def test_a_stop_does_not_end_what_was_executed_beside_the_task(host: AgentHost) 
         argv = ["/bin/sh", "-c", script]
         talk.send("exec", **host.about({"argv": argv, "task": "worker:0", "cwd": "home", "tty": False}))
         assert talk.receive()["payload"] == b"up\n"
-        host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+        host.ask("stop", tasks=None, grace_s=None, by="")
         (host.home / "go").touch()
         assert talk.receive()["payload"] == b"through\n"

@@ -16,6 +16,7 @@ from dtctl.agent.requests import orphans
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, alive, environment, kill, python_task, shell, task
 from tests.hosts.sandbox import make_directory
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 STUBBORN = (
@@ -160,7 +161,7 @@ def test_a_run_goes_when_its_time_to_live_is_over_even_the_current_one(host: Age
     (host.run_directory(spec) / "state.json").write_text(json.dumps(state))
     (run,) = gc(host)["runs"]
     assert (run["run"], run["cluster"], run["host"]) == (spec["run"], "c", "h1")
-    assert "ttl" in run["reason"]
+    assert "ttl" in reason_of(run)
     assert not (host.root / "runs" / spec["run"]).exists()
     assert host.ask("status")["run"] is None
 
@@ -169,7 +170,7 @@ def test_of_a_cluster_that_was_taken_down_the_newest_run_goes_too(host: AgentHos
     spec = host.finished(shell("worker:0", "true"))
     assert gc(host)["runs"] == []
     (run,) = gc(host, all=False, over=True)["runs"]
-    assert (run["run"], run["reason"]) == (spec["run"], "its cluster was taken down")
+    assert (run["run"], reason_of(run)) == (spec["run"], "its cluster was taken down")
     assert not host.run_directory(spec).exists()
 
 

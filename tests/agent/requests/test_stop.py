@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.host import AgentHost, AgentRefused, Fields, alive, command, kill, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 IGNORES_SIGTERM = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
@@ -40,7 +41,7 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
     assert ended["coordination"]["condition"]["type"] == "Stopped"
     assert host.log(spec, "worker:0").endswith("saved\n")
     entry = host.state(spec)["tasks"]["worker:0"]
-    assert (entry["state"], entry["reason"], entry["asked"]) == ("stopped", "stopped by ada", True)
+    assert (entry["state"], reason_of(entry), entry["asked"]) == ("stopped", "stopped by ada", True)
     assert entry["why"] == [{"kind": "stopped_by", "by": "ada"}]
     assert entry["exit"]["code"] == 0
     assert entry["history"][0]["asked"] is True
@@ -121,7 +122,7 @@ def test_what_a_finished_trainer_left_behind_is_ended_and_reported(host: AgentHo
     assert [one["command"] for one in entry["exit"]["left_behind"]] == ["sleep 1000"] * 2
     first, second = (one["pid"] for one in entry["exit"]["left_behind"])
     named = f"pid {first}, sleep 1000; pid {second}, sleep 1000"
-    assert entry["reason"] == f"exit code 0; left 2 processes behind ({named}), which were ended"
+    assert reason_of(entry) == f"exit code 0; left 2 processes behind ({named}), which were ended"
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -222,7 +223,7 @@ def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: 
         (host.run_directory(spec) / "state.json").write_text(json.dumps(state))
         host.ask("status")
         entry = host.wait_state(spec, "worker:0", "failed")
-        assert "exit status unknown" in entry["reason"]
+        assert "exit status unknown" in reason_of(entry)
         assert stop(host, grace_s=0)["survivors"] == []
         eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
         assert innocent.poll() is None, command(innocent.pid)

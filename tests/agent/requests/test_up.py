@@ -19,6 +19,7 @@ from tests import impostors
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, AgentRefused, alive, command, environment, kill, python_task, shell, task
 from tests.hosts.ports import free_port
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 SLEEP = ("sleep", "1000")
@@ -218,7 +219,7 @@ def test_what_a_trainer_puts_in_place_of_the_clusters_lock_is_set_aside(make_hos
     impostors.NO_FILES[what](lock)
     assert host.ask("gc", keep=1, dry_run=False)["freed_bytes"] >= 0
     assert host.up(host.spec(task("worker:0", *SLEEP)), replace=True)["tasks"]["worker:0"]["state"] == "running"
-    host.ask("stop", tasks=None, grace_s=1, reason="", by="")
+    host.ask("stop", tasks=None, grace_s=1, by="")
     host.ask("down", run=None)
     assert not host.run_directory(spec).exists()
     assert impostors.unharmed(lock)
@@ -245,7 +246,7 @@ def test_a_lock_that_names_a_forged_holder_is_refused_in_words(make_host: MakeHo
             host.up(host.spec(task("worker:0", *SLEEP)), replace=True)
     assert refused.value.code == "locked"
     assert len(str(refused.value.frame)) < 2000
-    assert host.ask("stop", tasks=None, grace_s=1, reason="", by="")["stopped"] == ["worker:0"]
+    assert host.ask("stop", tasks=None, grace_s=1, by="")["stopped"] == ["worker:0"]
     assert alive(os.getpid())
     assert host.state(spec)["tasks"]["worker:0"]["state"] == "stopped"
 
@@ -427,7 +428,7 @@ def test_two_clusters_and_two_hosts_may_share_one_root(host: AgentHost) -> None:
         AgentHost(host.directory, sys.executable, "h2", host.root).spec(task("worker:1", *SLEEP)),
     ]
     pids = [next(iter(host.up(spec)["tasks"].values()))["pid"] for spec in specs]
-    result = host.ask("stop", tasks=None, grace_s=None, reason="", by="ada")
+    result = host.ask("stop", tasks=None, grace_s=None, by="ada")
     assert result["stopped"] == ["worker:0"]
     assert [alive(pid) for pid in pids] == [False, True, True]
     host.ask("down", grace_s=None, by="ada")
@@ -468,5 +469,5 @@ def test_a_hangup_does_not_harm_what_stays(host: AgentHost) -> None:
     kill(record["keeper"]["pid"], signal.SIGTERM)
     kill(pid, signal.SIGUSR1)
     entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["reason"] == "killed by SIGUSR1"
+    assert reason_of(entry) == "killed by SIGUSR1"
     assert host.supervisor(spec) == supervisor

@@ -13,6 +13,7 @@ import pytest
 
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, kill, python_task, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 QUICKLY: Fields = {"max_restarts": 10, "backoff_min_s": 0.05, "backoff_max_s": 0.1, "reset_after_s": 600}
@@ -53,7 +54,7 @@ DEATHS = {
 @pytest.mark.parametrize(("program", "reason"), DEATHS.items(), ids=DEATHS.values())
 def test_an_end_is_reported_with_its_cause(host: AgentHost, program: str, reason: str) -> None:
     spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
-    assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
+    assert reason_of(host.wait_state(spec, "worker:0", "failed")) == reason
 
 
 BUSY = f"{sys.executable} -c 'while True: pass'"
@@ -74,7 +75,7 @@ LARGE = (
 )
 def test_a_limit_of_the_account_that_ends_a_trainer_is_named(host: AgentHost, line: str, reason: str) -> None:
     spec = host.started(task("worker:0", "bash", "-c", line), recovery={**QUICKLY, "max_restarts": 0})
-    assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
+    assert reason_of(host.wait_state(spec, "worker:0", "failed")) == reason
 
 
 RAISES = f"{sys.executable} -c \"print('step 1', flush=True); raise ValueError('bad')\" 2>&1"
@@ -93,7 +94,7 @@ LOST = "its shell reported success, as the program's own status was lost in a pi
 )
 def test_a_pipe_does_not_make_a_success_of_an_exception(host: AgentHost, line: str, state: str, reason: str) -> None:
     spec = host.started(task("worker:0", "bash", "-c", line), recovery={**QUICKLY, "max_restarts": 0})
-    assert host.wait_state(spec, "worker:0", state)["reason"] == reason
+    assert reason_of(host.wait_state(spec, "worker:0", state)) == reason
 
 
 def test_a_pipe_in_a_script_does_not_make_a_success_of_an_exception(host: AgentHost) -> None:
@@ -102,7 +103,7 @@ def test_a_pipe_in_a_script_does_not_make_a_success_of_an_exception(host: AgentH
     script.chmod(0o755)
     for argv in (["sh", "run.sh"], [str(script)]):
         spec = host.started(task("worker:0", *argv), recovery={**QUICKLY, "max_restarts": 0})
-        assert host.wait_state(spec, "worker:0", "failed")["reason"] == f"exit code 1 (ValueError: bad); {LOST}"
+        assert reason_of(host.wait_state(spec, "worker:0", "failed")) == f"exit code 1 (ValueError: bad); {LOST}"
 
 
 def test_the_port_that_the_log_names_is_reported_with_who_holds_it(host: AgentHost) -> None:
@@ -125,7 +126,7 @@ def test_a_kill_by_a_kernel_without_memory_is_reported_as_that(host: AgentHost) 
         (group / "memory.limit_in_bytes").write_text(str(64 << 20))
         eater = f"echo $$ > {group}/cgroup.procs; exec python3 -c 'bytearray(1 << 30)'"
         spec = host.started(shell("worker:0", eater), recovery={**QUICKLY, "max_restarts": 0})
-        reason = host.wait_state(spec, "worker:0", "failed")["reason"]
+        reason = reason_of(host.wait_state(spec, "worker:0", "failed"))
     finally:
         group.rmdir()
     assert reason == "killed by SIGKILL; the host ran out of memory meanwhile, and its kernel killed 1 process"
@@ -171,7 +172,7 @@ def test_trainer_that_ignores_sigterm_is_killed_after_its_grace_period(host: Age
     entry = host.state(spec)["tasks"]["worker:0"]
     assert (entry["exit"]["signal"], entry["left"]) == (signal.SIGKILL, [])
     assert (result["killed"], entry["exit"]["killed_after_s"]) == ({"worker:0": GRACE_S}, GRACE_S)
-    assert entry["reason"] == "killed after 1 s: stopped by ada"
+    assert reason_of(entry) == "killed after 1 s: stopped by ada"
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -198,7 +199,7 @@ def test_a_run_ends_as_it_should_whatever_its_trainer_makes_of_its_files(make_ho
     (host.home / "go").touch()
     host.wait_state(spec, "worker:0", "succeeded")
     assert host.ask("status")["state"]["tasks"]["worker:1"]["state"] == "running"
-    host.ask("stop", tasks=None, grace_s=1, reason="", by="")
+    host.ask("stop", tasks=None, grace_s=1, by="")
     eventually(lambda: host.state(spec)["finished"])
     assert (host.home / "victim").read_text() == "mine\n"
 

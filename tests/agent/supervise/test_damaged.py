@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.host import AgentHost, Fields, alive, budget, kill, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 HERE = "HERE=$DTCTL_RUN_DIR/tasks/worker-0/attempt-$DTCTL_ATTEMPT"
@@ -55,7 +56,7 @@ def test_a_damaged_state_costs_no_attempt_and_is_reported(host: AgentHost) -> No
     log = (host.run_directory(spec) / "agent.log").read_text()
     assert (log.count("state.json is damaged"), log.count("Traceback")) == (1, 0)
     lines = (host.run_directory(spec) / "events.jsonl").read_text().splitlines()
-    names = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in event["reason"]]
+    names = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in reason_of(event)]
     assert names == ["worker:0", "worker:1"]
 
 
@@ -77,7 +78,7 @@ def test_a_living_agent_writes_each_of_its_files_again(host: AgentHost, name: st
     old = host.supervisor(spec)
     kill(old)
     successor(host, spec, old)
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert host.ask("stop", tasks=None, grace_s=None, by="")["stopped"] == ["worker:0"]
     assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()
 
 

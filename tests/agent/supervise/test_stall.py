@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.agent.host import AgentHost, Fields, alive, python_task, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 HANGS = "for i in 1 2 3 4; do echo step $i; sleep 0.7; done; sleep 1000"
@@ -51,7 +52,7 @@ def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
     entry = host.wait_state(spec, "worker:0", "failed")
     assert entry["exit"]["signal"] == signal.SIGABRT
     assert [one["kind"] for one in entry["why"]] == ["stalled", "hung_in"]
-    assert entry["reason"].endswith("; it was in wait_for_the_parameter_server (<string>:10)")
+    assert reason_of(entry).endswith("; it was in wait_for_the_parameter_server (<string>:10)")
     assert entry["history"][0]["why"] == entry["why"]
     assert "wait_for_the_parameter_server" in entry["exit"]["tail"]
     assert list(Path(host.home).glob("core*")) == []
@@ -75,7 +76,7 @@ def test_a_py_spy_that_hangs_is_waited_for_a_while_only(host: AgentHost) -> None
     spy.chmod(0o755)
     spec = host.started(shell("worker:0", HANGS), task("ps:0", "sleep", "1000"), recovery=watched(3, max_restarts=0))
     host.wait_state(spec, "worker:0", "stalled")
-    assert host.ask("stop", tasks=["ps:0"], grace_s=None, reason="", by="")["stopped"] == ["ps:0"]
+    assert host.ask("stop", tasks=["ps:0"], grace_s=None, by="")["stopped"] == ["ps:0"]
     host.wait_state(spec, "worker:0", "failed")
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
@@ -89,7 +90,7 @@ def test_a_stop_goes_before_the_question_for_a_stack(host: AgentHost) -> None:
     assert host.ask("stop", tasks=None, grace_s=0, why=[{"kind": "stopped_by", "by": "ada"}], by="")["stopped"] == [
         "worker:0"
     ]
-    assert host.state(spec)["tasks"]["worker:0"]["reason"] == "stopped by ada"
+    assert reason_of(host.state(spec)["tasks"]["worker:0"]) == "stopped by ada"
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 

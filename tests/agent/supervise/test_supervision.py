@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.agent.requests.run_handles import FULL_DISK, UNCHANGED_S
 from tests.agent.host import AgentHost, alive, budget, kill, python_task, shell, task
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 WAITS_FOR_A_FILE = "until [ -e $HOME/go ]; do sleep 0.05; done; exit 7"
@@ -23,7 +25,7 @@ def test_a_failed_task_is_started_again_until_its_budget_is_used_up(host: AgentH
     spec = host.started(shell("worker:0", "echo attempt $DTCTL_ATTEMPT; exit 3"), recovery=budget(2))
     entry = host.wait_state(spec, "worker:0", "failed")
     assert (entry["attempt"], entry["restarts"]) == (3, 2)
-    assert entry["reason"] == "exit code 3, after 2 restarts"
+    assert reason_of(entry) == "exit code 3, after 2 restarts"
     assert [past["code"] for past in entry["history"]] == [3, 3, 3]
     assert [past["attempt"] for past in entry["history"]] == [1, 2, 3]
     logs = [host.log(spec, "worker:0", number) for number in (1, 2, 3)]
@@ -62,7 +64,7 @@ def test_a_command_that_cannot_be_run_fails_at_once(host: AgentHost, argv: list[
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "failed"
     entry = host.state(spec)["tasks"]["worker:0"]
     assert entry["attempt"] == 1
-    assert entry["reason"].endswith(reason)
+    assert reason_of(entry).endswith(reason)
     assert entry["exit"]["code"] == 127
     assert entry["exit"]["fault"] == "not_run"
 
@@ -116,14 +118,14 @@ def test_a_trainer_outlives_its_keeper_and_its_end_is_noticed(host: AgentHost) -
     assert host.ask("status")["state"]["tasks"]["worker:0"]["state"] == "running"
     (host.home / "go").touch()
     entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["reason"] == "exit status unknown (its keeper was killed)"
+    assert reason_of(entry) == "exit status unknown (its keeper was killed)"
     assert (entry["exit"]["code"], entry["exit"]["signal"]) == (None, None)
 
 
 def test_a_trainer_without_a_keeper_can_be_stopped(host: AgentHost) -> None:
     spec = host.started(task("worker:0", "sleep", "1000"))
     kill(host.start_record(spec, "worker:0")["keeper"]["pid"])
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert host.ask("stop", tasks=None, grace_s=None, by="")["stopped"] == ["worker:0"]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -247,7 +249,7 @@ def test_no_session_waits_for_a_state_that_a_full_disk_keeps_from_being_written(
         assert answer["agent_alive"]
         assert answer["state"]["agent"]["pid"] == first, "the disk was full: the new agent could not write its state"
         assert alive(pid)
-        host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+        host.ask("stop", tasks=None, grace_s=None, by="")
         assert time.monotonic() - begun < 2 * ANSWER_LIMIT_S
         assert not alive(pid)
 
@@ -272,7 +274,7 @@ def test_a_stop_that_no_file_can_hold_is_obeyed_in_memory_and_written_later(host
         fill_wholly(host, filler)
         named = ["worker:1"] if ended == "one of two" else None
         begun = time.monotonic()
-        answer = host.ask("stop", tasks=named, grace_s=None, reason="", by="ada@laptop")
+        answer = host.ask("stop", tasks=named, grace_s=None, by="ada@laptop")
         assert time.monotonic() - begun < ANSWER_LIMIT_S
         assert answer["stopped"] == (named or ["worker:0", "worker:1"])
         assert answer["unwritten"]
@@ -280,7 +282,14 @@ def test_a_stop_that_no_file_can_hold_is_obeyed_in_memory_and_written_later(host
         assert alive(pids["worker:0"]) is (named is not None)
         assert not alive(pids["worker:1"])
         assert host.state(spec)["tasks"]["worker:1"]["state"] == "running", "nothing could be written"
-        again = host.ask("stop", tasks=named, grace_s=None, reason="", by="ada@laptop")
+        time.sleep(UNCHANGED_S)
+        seen = host.ask("status")
+        assert seen["away"]["summary"] == FULL_DISK
+        entry = seen["state"]["tasks"]["worker:1"]
+        assert (entry["pid"], entry["unwritten"]) == (None, True)
+        assert "its process has ended" in reason_of(entry)
+        assert seen["state"]["tasks"]["worker:0"]["unwritten"] is (named is None)
+        again = host.ask("stop", tasks=named, grace_s=None, by="ada@laptop")
         assert again["survivors"] == []
         filler.unlink()
         assert host.wait_state(spec, "worker:1", "stopped")["exit"]["signal"] == signal.SIGTERM
@@ -308,7 +317,7 @@ def test_no_session_waits_for_a_coordinator_whose_disk_is_full(host: AgentHost) 
             return not left
 
         eventually(alone, what="the trainer to be alone")
-        answer = host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+        answer = host.ask("stop", tasks=None, grace_s=None, by="")
         assert answer["coordination"] is None
         assert answer["away"]["summary"] == "the coordinator cannot write its view of the run: its disk is full"
         assert not alive(pid)

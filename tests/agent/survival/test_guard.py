@@ -75,7 +75,7 @@ def test_a_guard_that_is_killed_is_replaced_by_its_supervisor(host: AgentHost) -
     kill(supervisor)
     successor(host, spec, supervisor)
     assert guard(host) == second
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert host.ask("stop", tasks=None, grace_s=None, by="")["stopped"] == ["worker:0"]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -100,7 +100,7 @@ def test_a_keeper_revives_an_agent_of_which_nothing_is_left(host: AgentHost) -> 
         start = host.start_record(spec, name)
         keeper = start["keeper"]["pid"]
         assert Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split() == [str(start["pid"])]
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0", "worker:1"]
+    assert host.ask("stop", tasks=None, grace_s=None, by="")["stopped"] == ["worker:0", "worker:1"]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -124,7 +124,7 @@ def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentH
     eventually(lambda: log.read_text().count("IsADirectoryError") >= 3)
     wake.rmdir()
     hidden.rename(wake)
-    host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+    host.ask("stop", tasks=None, grace_s=None, by="")
     assert host.supervisor(spec) != old
     assert not alive(pid)
 

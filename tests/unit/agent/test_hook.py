@@ -19,6 +19,7 @@ from dtctl.agent.records.whole_run import Condition, RunView
 from dtctl.agent.run import run_events
 from dtctl.agent.run.run_events import RunEvent, events_of, payload
 from dtctl.agent.run.runfiles import RunFiles
+from tests.reasons import reason_of
 from tests.unit.coordinated import incident, viewed
 
 TAKEN = made(Sent)
@@ -195,7 +196,7 @@ def test_loss_and_recovery_are_separate_events() -> None:
     lost, back = events_of(view(incidents=[incident()]))
     assert (lost.kinds, lost.time, lost.task, lost.host, lost.attempt) == (("restarting",), 1002.0, "ps:1", "b", 1)
     assert (back.kinds, back.time, back.condition) == (("recovered",), 1011.4, "Running")
-    assert payload(back, "digits", "")["reason"] == "back to step 1000, 237 steps lost; training again after 9.4 s"
+    assert reason_of(payload(back, "digits", "")) == "back to step 1000, 237 steps lost; training again after 9.4 s"
 
 
 @pytest.mark.parametrize(
@@ -263,9 +264,9 @@ def test_a_payload_has_the_cause_and_the_next_command() -> None:
         "worker:0",
         "KeyError: 'x'",
     )
-    assert body["reason"] == "worker:0 failed: exit code 1 (KeyError: 'x')"
+    assert reason_of(body) == "worker:0 failed: exit code 1 (KeyError: 'x')"
     assert body["next"] == "dtctl logs worker:0 --run digits-1"
-    assert body["text"] == f"digits has failed: {body['reason']}\n{body['next']}"
+    assert body["text"] == f"digits has failed: {reason_of(body)}\n{body['next']}"
 
 
 def test_log_text_in_a_post_contains_no_mention_and_no_newline() -> None:

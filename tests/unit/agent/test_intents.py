@@ -12,13 +12,14 @@ import pytest
 
 from dtctl.agent.host import paths, processes, wake
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import fact, said
 from dtctl.agent.records.run_state import Entry, IntentFile, Intents, RunEnd
 from dtctl.agent.records.spec import Member
 from dtctl.agent.records.values import Want
 from dtctl.agent.requests import runs
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
+from tests.reasons import reason_of
 from tests.unit.agent.supervise.supervised import intent
 from tests.unit.holds import held
 
@@ -83,8 +84,8 @@ def test_different_intents_of_one_version_are_a_conflict() -> None:
 
 def test_every_change_counts() -> None:
     changed = intent("run", 3)
-    intents.change(changed, want="stop", reason="enough")
-    assert (changed["want"], changed["reason"], changed["version"]) == ("stop", "enough", 4)
+    intents.change(changed, want="stop", why=said("enough"))
+    assert (changed["want"], reason_of(changed), changed["version"]) == ("stop", "enough", 4)
 
 
 def test_an_order_is_followed_and_written(files: RunFiles) -> None:
@@ -121,7 +122,7 @@ def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles) -> 
 
 
 def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
-    tasks = {"worker:0": {"want": "run", "generation": 2, "grace_s": None, "reason": "", "by": ""}}
+    tasks = {"worker:0": {"want": "run", "generation": 2, "grace_s": None, "why": said(""), "by": ""}}
     paths.write_json(files.intent_path, {"serial": 7, "session": None, "tasks": tasks})
     read = files.intent()["tasks"]["worker:0"]
     assert (read["generation"], read["version"], read["restarts"]) == (2, 1, 0)
@@ -342,7 +343,7 @@ def test_an_agent_ends_once_its_report_is_sent_or_the_system_is_about_to_kill_it
 
 def test_shutdown_holds_all_tasks_except_stopped_and_drained_ones() -> None:
     def fields(orders: Intents) -> dict[str, tuple[object, ...]]:
-        return {task: (one["want"], one["reason"], one["by"], one["grace_s"]) for task, one in orders.items()}
+        return {task: (one["want"], reason_of(one), one["by"], one["grace_s"]) for task, one in orders.items()}
 
     tasks = ("worker:0", "worker:1", "worker:2", "worker:3")
     roster = [made(Member, task=task, host="b") for task in tasks]

@@ -12,6 +12,7 @@ import pytest
 
 from dtctl.agent.host import files, machine, paths
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.requests import damaged_runs, orphans, runs
@@ -68,7 +69,7 @@ def test_all_ended_runs_of_a_removed_cluster_are_removed() -> None:
 
 def test_the_reason_is_reported() -> None:
     runs = expired([standing(0, 10.0), standing(1, 10.0, ttl_s=1.0), standing(2, 10.0), standing(3, 10.0)], 1000.0)
-    assert runs == {("r0", "h"): "newer runs that have ended: 3", ("r1", "h"): "it ended longer ago than its ttl"}
+    assert runs == {("r0", "h"): fact("newer_runs", count=3), ("r1", "h"): fact("past_ttl")}
 
 
 REASONS = [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE]

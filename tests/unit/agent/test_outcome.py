@@ -143,7 +143,7 @@ def test_a_success_names_its_task() -> None:
     ("entry", "reason"),
     [
         (failed(7.0), "ps:0 failed: exit code 1"),
-        (failed(7.0, reason="stalled: no step"), "ps:0 failed: stalled: no step"),
+        (failed(7.0, why=said("stalled: no step")), "ps:0 failed: stalled: no step"),
         (failed(7.0, exit=made(Exit, signal=9)), "ps:0 failed: killed by SIGKILL"),
         (failed(7.0, exit=None), "ps:0 failed: its exit is unknown"),
     ],
@@ -184,8 +184,8 @@ def test_a_failure_by_a_task_that_runs_again_has_the_exit_of_its_last_attempt() 
 
 
 def test_a_stop_has_the_reason_of_the_last_request() -> None:
-    wants = {task: {"want": "stop", "version": 2, "reason": "first"} for task in ROSTER}
-    last = {**wants, "worker:1": {"want": "stop", "version": 5, "reason": "last"}}
+    wants = {task: {"want": "stop", "version": 2, "why": said("first")} for task in ROSTER}
+    last = {**wants, "worker:1": {"want": "stop", "version": 5, "why": said("last")}}
     silent = {**wants, "worker:1": {"want": "stop", "version": 5}}
     found = [outcome.decided(facts({}, each)) for each in (last, silent)]
     assert [sentence(each.why) for each in found if each is not None] == ["last", "stopped"]
@@ -197,7 +197,7 @@ STANDING = {
     "a lost task is not said to run": (facts({"worker:0": None}), None, ("Running", "3 of 4 tasks run")),
     "something is mended": (facts({}), "ps:0: lost", ("Restarting", "ps:0: lost")),
     "the lead is stopped": (
-        facts({"worker:0": "stopped"}, {"worker:0": {"want": "stop", "reason": "by me"}}),
+        facts({"worker:0": "stopped"}, {"worker:0": {"want": "stop", "why": said("by me")}}),
         "ps:0: lost",
         ("Stopped", "by me"),
     ),

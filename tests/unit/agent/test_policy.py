@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, because, fact, read, sentence
+from dtctl.agent.records.reasons import Fact, because, fact, read, said, sentence
 from dtctl.agent.records.run_state import Ending, Entry, Exit, Intent, Past, RunEnd
 from dtctl.agent.records.spec import RecoverySpec
 from dtctl.agent.run.cause import OTHERS, cause
@@ -33,9 +33,9 @@ from tests.unit.agent.supervise.supervised import code, intent, killed, recovery
 
 RUN = intent("run")
 FINISH = intent("finish")
-STOP = intent("stop", reason="enough")
+STOP = intent("stop", why=said("enough"))
 RESTART = intent("run", generation=2)
-GANG = intent("hold", generation=2, reason="ps:0 was lost", restarts=1)
+GANG = intent("hold", generation=2, why=said("ps:0 was lost"), restarts=1)
 
 
 def decide(
@@ -98,9 +98,9 @@ def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str,
     assert (decision.state, sentence(decision.why)) == (state, reason)
 
 
-FAILED = {"state": "backoff", "reason": "exit code 3"}
+FAILED = {"state": "backoff", "why": said("exit code 3")}
 LOST = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, code=3, cause="no data")
-HELD = {"state": "pending", "reason": "worker:1 was lost", "history": [LOST]}
+HELD = {"state": "pending", "why": said("worker:1 was lost"), "history": [LOST]}
 """It failed by itself, and its restart is still to come."""
 OWN_END = {"state": "backoff", **because([fact("exited", code=3), fact("cause", text="no data")])}
 """As its agent explains the end."""
@@ -114,13 +114,13 @@ EARLY = intent("run", early=True)
     ("entry", "wanted", "is_due", "outcome"),
     [
         ({}, intent("hold"), False, None),
-        ({}, intent("run", reason="up"), False, ("starting", "up", 1)),
+        ({}, intent("run", why=said("up")), False, ("starting", "up", 1)),
         ({}, STOP, False, ("stopped", "enough", 1)),
         ({}, FINISH, False, ("stopped", "stopped", 1)),
-        ({}, intent("finish", reason="over"), False, ("stopped", "over", 1)),
+        ({}, intent("finish", why=said("over")), False, ("stopped", "over", 1)),
         ({}, GANG, False, ("pending", "ps:0 was lost", 1)),
         (FAILED, RUN, False, None),
-        (FAILED, intent("run", reason="up"), True, ("starting", "", 1)),
+        (FAILED, intent("run", why=said("up")), True, ("starting", "", 1)),
         (FAILED, intent("hold"), True, None),
         (FAILED, GANG, False, ("pending", "ps:0 was lost", 1)),
         (FAILED, intent("run", generation=2, restarts=3), False, ("starting", "restart", 3)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -221,7 +222,7 @@ def test_a_file_that_lets_a_run_start_over_accepts_parts_on_several_hosts() -> N
 
 def test_a_start_shows_no_notes_and_each_problem_once(capsys: pytest.CaptureFixture[str]) -> None:
     checked_screen.show_brief(passed(brief=True), refused=True)
-    assert "warning" not in capsys.readouterr().err.replace("nothing is wrong", "")
+    assert "warning" not in capsys.readouterr().err
     checked_screen.show_brief(passed(brief=True))
     shown = " ".join(capsys.readouterr().err.split())
     assert shown.count("is not one directory") == 1
@@ -266,3 +267,12 @@ def test_facts_of_a_host_that_was_not_asked_are_refused_with_its_name() -> None:
     passing.add({})  # this round is over: nobody is asked any more
     with pytest.raises(TransportError, match="d sent invalid facts"):
         passing.add({"d": made(Facts, facts={"machine": machine()}, facts_s=0.1)})
+
+
+def test_a_brief_check_claims_no_more_than_it_has_tested(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = dataclasses.replace(passed(brief=True), found=(), seconds=2.0)
+    checked_screen.show_brief(nothing)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "checked in 2.0 s: no problem found (brief check; --no-check skips it)" in shown
+    assert "dtctl check also tests for exposed ports" in shown
+    assert "nothing is wrong" not in shown

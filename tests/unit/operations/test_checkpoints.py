@@ -20,9 +20,11 @@ from dtctl.errors import DtctlError
 from dtctl.operations.checkpoints import Checkpoints, Found, chosen, each_once, every, missing_elsewhere, named
 from dtctl.rooms.checkpoints.pull import Landing, pull
 from dtctl.rooms.checkpoints.upkeep import prune
+from tests.unit.conftest import Typed
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.tasks import checkpoint, checkpoint_directory
+from tests.unit.test_commands import hosts_are_unreachable_in_json
 
 WHOLE = checkpoint("model-7", 7, time=100.0, held=[0], identity="5-1")
 
@@ -378,3 +380,7 @@ def test_nothing_is_pruned_without_a_confirmed_list() -> None:
     done = prune(record(), FakeTransport(answer), looked.as_reported(found), keep=1, dry_run=False, live=True)
     assert not done.errors
     assert [host for host, dry_run in asked if not dry_run] == ["a"]
+
+
+def test_hosts_that_cannot_be_reached_are_shown_in_json(typed: Typed) -> None:
+    hosts_are_unreachable_in_json(typed("checkpoints -o json"))

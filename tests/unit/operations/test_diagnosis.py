@@ -12,8 +12,9 @@ from dtctl.agent.records.reasons import Fact, because, fact, read
 from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.whole_run import Alert, Contact, GoneHost, Incident
 from dtctl.bundle import LeftOut
-from dtctl.errors import TransportError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.failed_starts import FailedStart
 from dtctl.operations.findings import Facts, Level
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, TaskStatus, Verdict
 from dtctl.render.findings import FIELD, advice_lines, last_lines, paragraph, remedies
@@ -193,7 +194,14 @@ def unreached(problem: str, text: str) -> dict[str, Any]:
     return {"gpu-a": host({"worker:0": vitals()}, unreached=[way]), "gpu-b": host({"ps:0": vitals(listens=True)})}
 
 
+NOT_STARTED = DtctlError("node-1: the port 2222 is in use", hint="dtctl up --ports-from 2300")
+
 BY_FACTS = [
+    (
+        "not_started",
+        Facts(FailedStart(facts(running("worker:0")).status.record, NOT_STARTED, 1000.0).status()),
+        "no task was started: node-1: the port 2222 is in use",
+    ),
     (
         "file_missing",
         dataclasses.replace(
@@ -698,6 +706,10 @@ UNINITIALIZED = "Waiting for model to be ready.  Ready_for_local_init_op:  Varia
 REFUSING = unreached("refused", "Connection refused")
 YOUNG = says(running("worker:0"), STILL, for_s=10.0)
 NAMED: dict[str, tuple[Facts, list[str]]] = {
+    "a port that nobody reaches on a host that does not answer": (
+        facts(running("worker:0"), PS, hosts={"gpu-a": unreached("timeout", "Connection timed out")["gpu-a"]}),
+        [],
+    ),
     "a lost connection beside its cause": (
         facts(ended("worker:0", CONNECTION), ended("ps:0", FRAMES + "MemoryError\n", "gpu-b")),
         ["host_memory"],

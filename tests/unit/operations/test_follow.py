@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.reasons import Fact, because, fact
 from dtctl.agent.records.run_state import Intent
 from dtctl.cli import watching
 from dtctl.cli.options import Scope
@@ -99,7 +99,7 @@ def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
     assert "a" in [event.host for event in events if isinstance(event, Disconnected)]
 
 
-FAILED = entry("failed", reason="exit code 2")
+FAILED = entry("failed", **because([fact("exited", code=2)]))
 
 
 def test_reports_of_hosts_without_the_coordinator_have_the_verdict_of_status() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.reasons import said
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.gc import Written, collect, without_duplicates
@@ -25,7 +26,7 @@ NOTHING: dict[str, Any] = {
 SOME = {
     **NOTHING,
     "processes": [{"pid": 4711, "command": "python train.py", "run": "digits-0"}],
-    "runs": [{"run": "digits-0", "cluster": "digits", "host": "b", "reason": "ended 9 days ago"}],
+    "runs": [{"run": "digits-0", "cluster": "digits", "host": "b", "why": said("ended 9 days ago")}],
     "freed_bytes": 1536,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dtctl.config.load import load_cluster
 from dtctl.errors import UsageError
 from dtctl.rooms.init.operation import cluster_name, template_names, write_template
+from tests.unit.conftest import Typed
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,11 @@ def test_a_link_in_the_place_of_a_file_is_there_already_also_where_it_leads_nowh
         write_template("hello", tmp_path / "clone", "clone")
     assert [path.name for path in tmp_path.iterdir()] == ["clone"]
     assert [path.name for path in (tmp_path / "clone").iterdir()] == [name]
+
+
+def test_what_init_wrote_and_its_templates_are_one_document_each(typed: Typed) -> None:
+    for command, kind in (("init x -o json", "Init"), ("init --list -o json", "Templates")):
+        code, out, _ = typed(command)
+        assert code == 0
+        assert json.loads(out)["kind"] == kind
+    assert (Path("x") / "cluster.yaml").is_file()

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
+from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import sentence
 from dtctl.cli.ending import exit_for
 from dtctl.errors import ExitCode, TransportError
@@ -69,6 +71,15 @@ def everywhere(lie: Callable[[Answer], Answer], host: str = "d") -> RunStatus:
     return status_of_hosts(record(), FakeTransport(Liar(host, "status", lie)))
 
 
+URLS = ("webhdfs://127.0.0.1:9870/a", "hdfs://nn.example/a", "gs://bucket/a", "s3://bucket/a", "http://127.0.0.1/a")
+
+
+def report_of(place: str) -> CheckpointReport:
+    """A complete checkpoint there, which a command would verify, pull or prune."""
+    one = made(Checkpoint, prefix="model.ckpt-7", step=7, time=1.0, size_bytes=3, shards=1, complete=True, problem=None)
+    return made(CheckpointReport, dir=place, newest_complete=one, incomplete=[], all=[one])
+
+
 FORMS = [
     ("state.tasks.worker:1.state", put("exploded", "state", "tasks", "worker:1", "state")),
     ("state.tasks.worker:1.attempt", put("1; rm -rf ~", "state", "tasks", "worker:1", "attempt")),
@@ -87,6 +98,7 @@ FORMS = [
     ("time", put(float("nan"), "time")),
     ("time", put(10**400, "time")),
     ("checkpoints.0.dir", put([{"dir": 7}], "checkpoints")),
+    *(("checkpoints.0.dir", put([report_of(url)], "checkpoints")) for url in URLS),
 ]
 
 
@@ -110,6 +122,19 @@ def test_a_record_that_does_not_hold_is_one_error_that_names_host_and_field(
     assert "tampered" in error.hint
     states = {str(task): status.state for task, status in found.tasks.items()}
     assert states == {**dict.fromkeys(("ps:0", "ps:1", "worker:0"), TaskState.RUNNING), "worker:1": TaskState.LOST}
+
+
+@pytest.mark.parametrize("run", ["digits-1", None])
+def test_a_storage_url_that_a_host_reports_is_no_place_of_checkpoints(run: str | None) -> None:
+    """The controller opens storage URLs itself, with the user's credentials: only the cluster file names them."""
+
+    def lie(answer: Answer) -> Answer:
+        answer.update(checkpoints=[report_of(URLS[0])], **({} if run else {"run": None, "inventory": None}))
+        return answer
+
+    found = everywhere(lie)
+    assert [each.where for each in found.checkpoints] == []
+    assert found.errors["d"].summary.startswith("d answered `status` with an invalid record: checkpoints.0.dir")
 
 
 def enumerate_names(roster: list[Any]) -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import because, fact, sentence
+from dtctl.agent.records.reasons import because, fact, said, sentence
 from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, TransportError, UsageError
 from dtctl.model import Host, SshSettings, TaskId, TaskState
@@ -169,6 +169,13 @@ def test_the_head_of_status_counts_the_tasks_that_are_seen_to_run() -> None:
     assert run_status(found)["conditions"][0]["message"] == "2 of 4 tasks run"
     found = status(record(), FakeTransport(Agents(view)))
     assert "3 of 4 tasks run" in head(found), "it has lost only its link to the coordinator"
+
+
+def test_the_head_of_status_counts_no_task_whose_end_cannot_be_written() -> None:
+    view = viewed(tasks={"worker:0": entry(unwritten=True, pid=None)})
+    view["condition"] = ran(4)
+    found = status(record(), FakeTransport(Agents(view)))
+    assert "3 of 4 tasks run" in head(found)
 
 
 def test_a_run_that_was_stopped_may_still_run_on_a_host_that_nobody_reaches() -> None:
@@ -396,8 +403,48 @@ def test_down_says_nothing_of_a_full_disk_from_which_it_has_removed_the_run(remo
     assert result.stop.unwritten == (() if removed else ("c",))
 
 
+class Returning(FakeTransport):
+    """A host that cannot be reached at first, and then can."""
+
+    def __init__(self, answer: Agents, host: str) -> None:
+        super().__init__(answer, {host: GONE})
+        self._returns = host
+
+    def open(self, host: Host) -> Session:
+        try:
+            return super().open(host)
+        finally:
+            if host.name == self._returns:
+                self._unreachable = {}
+
+
+@pytest.mark.parametrize("over", [["digits-1"], []], ids=["heard", "unheard"])
+def test_down_clears_a_host_whose_end_was_heard_after_stop_had_given_it_up(over: list[str]) -> None:
+    """Nobody waits for it any more; a host whose end was not heard is waited for, and is not asked again."""
+    ended = {"type": "result", "stopped": [], "already": [], "survivors": [], "kept": [], "removed": ["digits-1"]}
+    agents = Agents(
+        viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])], down=[{**ended, "over": over}]
+    )
+    result = down(record(), Returning(agents, "d"), ORDER)
+    assert ("d" in agents.asked_of("down")) == bool(over)
+    assert list(result.stop.errors) == ([] if over else ["d"])
+    assert ("d" in result.removed) == bool(over)
+
+
+def test_down_reports_a_host_once_that_was_replaced_and_is_waited_for() -> None:
+    """It has no task of this run any more, and tasks of an earlier one."""
+    ended = {"type": "result", "stopped": [], "already": [], "survivors": [], "kept": [], "removed": ["digits-1"]}
+    awaits = {"awaits": {"digits-0": ["s2"]}, "waits": ["digits-0"]}
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")], down=[{**ended, **awaits}])
+    host = dataclasses.replace(next(iter(record().hosts.values())), name="s2")
+    whole = dataclasses.replace(record(), run=None, others={"s2": host})
+    result = down(whole, FakeTransport(agents, {"s2": GONE}), ORDER)
+    assert list(result.awaited) == list(result.stop.errors) == ["s2"]
+    assert result.unasked == {}
+
+
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
-    left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
+    left = {"run": "digits-0", "cluster": "digits", "host": "s1", "why": said("its cluster was taken down")}
     removed = {**NOTHING, "dry_run": False, "runs": [left]}
     agents = Agents(
         viewed(),

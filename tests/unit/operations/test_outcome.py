@@ -17,7 +17,7 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import PROTOCOL, Hello
-from dtctl.agent.records.reasons import read, sentence
+from dtctl.agent.records.reasons import read, said, sentence
 from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.values import FINAL
@@ -57,7 +57,7 @@ entries = st.builds(
         generation=generation,
         since=since,
         history=history,
-        reason=reason,
+        why=said(reason),
         exit=None if code is None else made(Exit, code=code),
     ),
     st.sampled_from([*STATES, *FINAL, *FINAL]),
@@ -69,7 +69,7 @@ entries = st.builds(
 )
 intents = st.builds(
     lambda want, generation, version, reason: made(
-        Intent, want=want, generation=generation, version=version, reason=reason, by="me"
+        Intent, want=want, generation=generation, version=version, why=said(reason), by="me"
     ),
     st.sampled_from(["run", "run", "hold", "finish", "stop", "stop"]),
     st.sampled_from([1, 1, 2]),
@@ -177,7 +177,7 @@ def verdict_of(found: RunStatus) -> tuple[Outcome, str, TaskId | None]:
 
 
 def test_an_evaluator_that_has_failed_is_no_failure_of_the_run() -> None:
-    failed = {"worker:1": entry("failed", reason="exit code 1")}
+    failed = {"worker:1": entry("failed", why=said("exit code 1"))}
     assert verdict_of(asked(failed)) == (Outcome.FAILED, "worker:1 failed: exit code 1", TaskId("worker", 1))
     found = asked(failed, beside="worker:1")
     assert verdict_of(found) == (Outcome.RUNNING, "3 of 4 tasks run", None)

@@ -203,6 +203,24 @@ def test_needs_that_nothing_says_the_origin_of_are_asked_about_before_a_start_al
     assert look(more="  python: /opt/python\n", started=False) == ([], [])
 
 
+def test_wheels_among_the_code_are_doubted_with_the_lines_to_type() -> None:
+    assert look() == ([], [])
+    Path("wheels").mkdir()
+    for name in ("a", "b"):
+        Path(f"wheels/{name}-1-py3-none-any.whl").write_bytes(bytes(3_000_000))
+    assert look() == ([], ["2 wheels (6 MB) in wheels are sent to every host as code"])
+    Path("requirements.txt").touch()
+    declared = "  environment: {requirements: requirements.txt, wheels: wheels}\n"
+    assert look(more=declared) == ([], []), "they are sent as wheels"
+    Path(".dtctlignore").write_text("*.whl\n")
+    assert look() == ([], [])
+    Path(".dtctlignore").unlink()
+    checked = check_cluster(Path("cluster.yaml"))
+    [doubt] = review(checked, {}).doubts
+    assert "environment: {requirements: requirements.txt, wheels: wheels}" in doubt.hint
+    assert "*.whl in .dtctlignore" in doubt.hint
+
+
 @pytest.fixture
 def port() -> int:
     with socket.socket() as probe:

@@ -77,6 +77,10 @@ class Notes:
     def take_back(self, record: RunRecord) -> None:
         self._note("take_back", record)
 
+    def note_failure(self, record: RunRecord, error: DtctlError) -> None:
+        self.order.append("note_failure")
+        self.failure = error.summary
+
     def _note(self, what: str, record: RunRecord) -> None:
         self.order.append(what)
         if what in self._full:
@@ -379,7 +383,8 @@ def test_run_is_recorded_before_any_host_is_contacted_and_again_before_keep(
 
 
 @pytest.mark.parametrize(
-    ("code", "then"), [("port_taken", ["begin", "take_back"]), ("disk_full", ["begin"]), ("internal", ["begin"])]
+    ("code", "then"),
+    [("port_taken", ["begin", "take_back", "note_failure"]), ("disk_full", ["begin"]), ("internal", ["begin"])],
 )
 def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
     launch: Start, code: str, then: list[str]

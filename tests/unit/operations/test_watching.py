@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import said, sentence
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run.outcome import by_request
 from dtctl.config.cluster import Recovery
@@ -124,7 +124,7 @@ def test_every_host_is_queried_while_the_coordinator_is_away() -> None:
             if (session.host.name, fields["type"]) == ("c", "status") and "c" in self.asked_of("status"):
                 held.wait(PATIENCE_S)
             if fields["type"] == "watch" and session.host.name == "a":
-                tasks = {"ps:0": entry("stalled", reason="no step")}
+                tasks = {"ps:0": entry("stalled", why=said("no step"))}
                 return [{"type": "states", "run": "digits-1", "state": state_of("a", tasks)}, dict(RESULT)]
             return super().__call__(session, fields)
 

@@ -63,6 +63,15 @@ def test_idle_hosts_vote_where_that_survives_more(value: Cluster, voting: str) -
     assert [voter["host"] for voter in plan.voters] == expected
 
 
+def test_hosts_that_share_an_address_are_one_voter() -> None:
+    """An arbiter on the machine of a worker is lost with it."""
+    value = with_idle(workers("a", "b", "c"), arbiters=("z",))
+    names = {"a": "one", "b": "two", "c": "three", "z": "two"}
+    plan = plan_run(value, names, local_python="python3")
+    assert [voter["host"] for voter in plan.voters] == ["a", "z", "c"]
+    assert plan_run(value, {**names, "c": "one"}, local_python="python3").voters == ()
+
+
 def test_spec_of_an_arbiter_asks_nothing_of_it_but_its_vote() -> None:
     spec = spec_of(planned(with_idle(workers("a", "b"), arbiters=("z",), dirs={"output": "/out"})), "z")
     assert (spec["bundle"], spec["tasks"], spec["slots"], spec["dirs"], spec["checkpoint_dirs"]) == (

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import because, fact, said
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.errors import AgentError, TransportError
@@ -29,7 +29,7 @@ EVENTS = yaml.safe_load(Path(__file__).with_name("events.yaml").read_text("utf-8
 
 def line(n: int, at: float, **fields: Any) -> dict[str, Any]:
     usual = {"type": "event", "n": n, "time": at, "kind": "task", "host": "a", "task": "ps:0", "attempt": 1}
-    return {**usual, "from": "starting", "to": "running", "reason": "", "by": "", **fields}
+    return {**usual, "from": "starting", "to": "running", "why": said(""), "by": "", **fields}
 
 
 class Tellers(Agents):
@@ -108,13 +108,13 @@ def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
 
 
 def test_run_without_steps_is_shown_as_running() -> None:
-    one = incident(told={"worker:0": None}, step=None, back_to=None)
+    one = incident(steps_at_restart={"worker:0": None}, step=None, back_to=None)
     (read,) = told_of(incidents=[one]).view["incidents"]
     assert incident_lines(read, 1020.0)[0].endswith("; running again after 9.4 s")
 
 
 def test_collateral_failures_are_folded_below_their_cause() -> None:
-    collateral = [{"task": "worker:0", "reason": "exit code 1"}, {"task": "worker:1", "reason": "exit code 1"}]
+    collateral = [{"task": "worker:0", "why": said("exit code 1")}, {"task": "worker:1", "why": said("exit code 1")}]
     one = incident(tasks=["ps:1", "worker:0"], collateral=collateral, recovered=None, step=None, back_to=None)
     (read,) = told_of(incidents=[one]).view["incidents"]
     lines = incident_lines(read, 1062.0)
@@ -181,7 +181,7 @@ def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "wor
 
 
 def decided(at: float, text: str) -> HistoryEvent:
-    return checked(HistoryEvent, {"time": at, "kind": "decision", "reason": text})
+    return checked(HistoryEvent, {"time": at, "kind": "decision", "why": said(text)})
 
 
 def condition(at: float, to: str) -> HistoryEvent:
@@ -332,3 +332,11 @@ def test_following_shows_an_attempt_at_its_end() -> None:
     assert isinstance(entry, Attempted)
     assert history_line(entry).endswith(", to be restarted")
     assert folding.rest() == []
+
+
+def test_a_warning_is_news_of_a_run_that_continues_and_part_of_the_result_after_it() -> None:
+    text = "the last step in the logs is 4, short of the 100 that were asked for"
+    view = {**viewed(time=1000.0), "run": "demo-1", "hosts": {}, "warnings": [text]}
+    ended = {**view, "condition": {**view["condition"], "type": "Succeeded"}}
+    assert f"warning: {text}" in news(None, Coordination(checked(RunView, view), {}))
+    assert not any("warning" in line for line in news(None, Coordination(checked(RunView, ended), {})))

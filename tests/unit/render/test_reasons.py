@@ -63,7 +63,7 @@ def test_each_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, 
 def test_a_fact_is_a_record_of_its_fields_and_no_others(kind: str, fields: dict[str, Any], expected: str) -> None:
     one = fact(kind, **fields)
     assert checked(FactFields, read(one)) == read(one) == {"kind": kind, **fields}
-    assert why_of(made(Because, reason=expected, why=[one])) == [one]
+    assert why_of(made(Because, why=[one])) == [one]
 
 
 def test_every_kind_is_in_the_table() -> None:
@@ -75,26 +75,20 @@ def test_facts_make_one_sentence(row: dict[str, Any]) -> None:
     assert sentence([fact(**one) for one in row["facts"]]) == row["sentence"]
 
 
-def test_a_reason_of_an_older_build_is_shown_as_its_sentence() -> None:
-    older = checked(Because, {"reason": "killed by SIGKILL"})
-    assert why_of(older) == [fact("said", text="killed by SIGKILL")]
-    assert sentence(why_of(older)) == "killed by SIGKILL"
-    assert why_of(checked(Because, {})) == []
-
-
 @pytest.mark.parametrize(
-    "why",
+    ("why", "shown"),
     [
-        [{"kind": "not_yet_known", "text": "x"}],
-        [{"kind": "exited"}],
-        [{"kind": "killed", "signal": 9}, {"kind": "new"}],
+        ([{"kind": "not_yet_known", "text": "x"}], "not yet known (x)"),
+        ([{"kind": "exited"}], "exited"),
+        ([{"kind": "run_failed"}, {"kind": "new", "host": "b"}], "the run has failed: new"),
+        ([], ""),
     ],
-    ids=["kind", "field", "one of them"],
+    ids=["kind", "field", "one of them", "nothing"],
 )
-def test_a_reason_of_a_newer_build_is_shown_as_its_sentence(why: list[dict[str, Any]]) -> None:
+def test_fact_of_another_build_is_shown_as_its_kind(why: list[dict[str, Any]], shown: str) -> None:
     """Its record is valid: a build with one more kind can still be understood."""
-    newer = checked(Because, {"reason": "words of its own", "why": [{**one, "new_field": 1} for one in why]})
-    assert sentence(why_of(newer)) == "words of its own"
+    newer = checked(Because, {"why": [{**one, "new_field": 1} for one in why]})
+    assert sentence(why_of(newer)) == shown
 
 
 def test_the_length_of_a_reason_is_limited() -> None:
@@ -102,7 +96,7 @@ def test_the_length_of_a_reason_is_limited() -> None:
     assert len(because(why)["why"]) == MOST_FACTS
     reason = because([fact("run_failed"), fact("said", text="x" * 10_000)])
     assert checked(Because, reason) == reason
-    assert reason["reason"].endswith(" ...")
+    assert sentence(why_of(reason)).endswith(" ...")
 
 
 def test_fact_without_a_required_field_is_unknown() -> None:

@@ -27,7 +27,7 @@ from dtctl.agent.records import gc as gc_records
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Frame, Stack, Thread
-from dtctl.agent.records.whole_run import HistoryEvent, RunView
+from dtctl.agent.records.whole_run import Alert, HistoryEvent, RunView
 from dtctl.agent.rooms.checkpoints.records import Pruned
 from dtctl.agent.rooms.checkpoints.records import Verified as VerifiedRecord
 from dtctl.agent.rooms.data.records import DataDropped, DataHeld, DataPushResult
@@ -113,12 +113,12 @@ BARS = "\x1b\r"
 """Sequences with which rich moves the cursor."""
 
 
-CHOSEN = {"kind", "type", "phase", "what"}
+CHOSEN = {"kind", "type", "phase", "what", "topic"}
 """Fields of records for which a validator allows only a few words."""
 
 RECORDS = {
     *("kind", "held", "port", "freed_bytes", "read_bytes", "unread_bytes", "problem"),
-    *("pid", "size_bytes", "since", "reason", "connected", "version", "retry", "asked"),
+    *("pid", "size_bytes", "since", "why", "connected", "version", "retry", "asked"),
 }
 """Records have one of these fields."""
 
@@ -164,8 +164,8 @@ WAITS = task_status("ps:0", attempt=1, pid=7, since=1.0, why=SAID, step=3)
 LOST = task_status("ps:1", "b", "lost", why=SAID)
 TOLD = viewed(
     missing="ps:1",
-    warnings=["odd"],
-    incidents=[incident(collateral=[{"task": "worker:0", "reason": "lost ps:1"}], closed="gave up")],
+    alerts=[made(Alert, why=said("odd"))],
+    incidents=[incident(collateral=[{"task": "worker:0", "why": said("lost ps:1")}], closed="gave up")],
 )
 
 
@@ -277,7 +277,7 @@ REMAINS = GcResult(
             dry_run=True,
             processes=[{"pid": 1, "command": "cmd", "run": "run"}],
             survivors=[],
-            runs=[{"run": "run", "cluster": "c", "host": "a", "reason": "why"}],
+            runs=[{"run": "run", "cluster": "c", "host": "a", "why": said("why")}],
             bundles=["b"],
             files=["f"],
             freed_bytes=3,

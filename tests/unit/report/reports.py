@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.reasons import Fact, fact, said
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.agent.rooms.metrics.records import MetricsResult
 from dtctl.agent.run import goodput
@@ -76,7 +76,9 @@ def scalars() -> Metrics:
 
 
 def status(outcome: Outcome = Outcome.FAILED, **fields: Any) -> RunStatus:
-    view = checked(RunView, viewed("Failed", EVIL, "worker:0", warnings=[EVIL], **{"account": account(), **fields}))
+    view = checked(
+        RunView, viewed("Failed", EVIL, "worker:0", alerts=[{"why": said(EVIL)}], **{"account": account(), **fields})
+    )
     known = dataclasses.replace(record(), file=None, target_step=100)
     coordination = Coordination.of(view, known.roster)
     history = [past_attempt(1, 1011.0, 1062.0, 1), past_attempt(2, 1069.0, 1100.0, 1)]

@@ -84,7 +84,7 @@ def test_a_shorter_limit_is_advised_where_hangs_are_noticed_late() -> None:
     stalled.update(seconds=1098.0, gap_s=1.0)
     stalled["spans"] = [{**one, "end_s": one["end_s"] + (998.0 if index > 3 else 0)} for index, one in
                         enumerate(stalled["spans"])]  # fmt: skip
-    hung = incident("worker:0", host="c", noticed=2000.0, reason="stalled", why=[fact("stalled", seconds=900.0)])
+    hung = incident("worker:0", host="c", noticed=2000.0, why=[fact("stalled", seconds=900.0)])
     goodput = goodput_of(status(Outcome.RUNNING, account=stalled, incidents=[hung], time=2098.0))
     assert goodput is not None
     gain = next(one for one in goodput.gains if one.kind == "stall")

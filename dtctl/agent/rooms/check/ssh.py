@@ -83,12 +83,16 @@ def _start(answer: SshFacts) -> None:
         answer["noise"] = output.read(_MOST_NOISE).decode("utf-8", "replace")[:_MOST_NOISE]
 
 
-def _listener() -> str:
-    """The title of the sshd that this conversation came through; empty where there is none above it."""
+def _listener() -> Optional[str]:
+    """The title of the sshd that this conversation came through; empty where there is none above it. None: /proc hides
+    a process above this one (hidepid), and that one may be it.
+    """
     pid = os.getpid()
     for _ in range(20):
         process = processes.Process.read(pid)
-        if process is None or process.parent < 1:
+        if process is None:
+            return None
+        if process.parent < 1:
             break
         pid = process.parent
         title = processes.proc_text(pid, "cmdline").replace("\0", " ").strip()
@@ -97,8 +101,10 @@ def _listener() -> str:
     return ""
 
 
-def _limits(listener: str) -> Tuple[Dict[str, str], str]:
-    """MaxStartups and MaxSessions, and the source of them."""
+def _limits(listener: Optional[str]) -> Tuple[Dict[str, str], str]:
+    """MaxStartups and MaxSessions, and the source of them; none if it is unknown with which file sshd runs."""
+    if listener is None:
+        return {}, ""
     file = _FILE.search(listener)
     limits, limits_from = _asked(file[1] if file else None), "sshd"
     if not limits:

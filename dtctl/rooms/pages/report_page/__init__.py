@@ -17,7 +17,7 @@ from dtctl.agent.host.secrets import hide_text
 from dtctl.operations.goodput import Goodput
 from dtctl.render import goodput, gpus
 from dtctl.render.errors import note
-from dtctl.render.events import event_line
+from dtctl.render.events import event_line, warnings
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
 from dtctl.render.status import restarts_lines
 from dtctl.render.terminal import console
@@ -252,5 +252,6 @@ FUNCTIONS = {
     "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
     "tasks": drawings,
     "version": __version__,
+    "warnings": warnings,
 }
 """Functions for the templates, besides those of all pages."""

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.training import Trial
 
 PLACES = {
@@ -85,7 +86,7 @@ class Sequence:
             ),
             *(f"  open: {one}" for one in still),
             *(
-                f"  {line['time'] - 1_700_000_000 + 100:.0f} {line['kind']} {line['task']} {line['reason']}"
+                f"  {line['time'] - 1_700_000_000 + 100:.0f} {line['kind']} {line['task']} {reason_of(line)}"
                 for line in trial.events[-25:]
             ),
         ]
@@ -191,4 +192,4 @@ class Sequence:
 def _of(trial: Trial, name: str) -> str:
     process, entry = trial.process(name), trial.tasks[name].entry
     mode = "none" if process is None else f"{process.mode}{' in session' if process.session else ''}"
-    return f"{mode}, attempt {entry['attempt']}, ready {entry['ready']}, step {entry['step']}, {entry['reason']}"
+    return f"{mode}, attempt {entry['attempt']}, ready {entry['ready']}, step {entry['step']}, {reason_of(entry)}"

@@ -6,16 +6,17 @@ import pytest
 
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import because, fact, said
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.agent.run import intents
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.test_recovery import recovered
 from tests.unit.agent.coordinate.world import World, async_ps
 
 
 def contacts(events: list[HistoryEvent]) -> list[str]:
-    return [line["reason"] for line in events if line["kind"] == "contact"]
+    return [reason_of(line) for line in events if line["kind"] == "contact"]
 
 
 def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
@@ -47,7 +48,7 @@ def test_host_timeout_fails_the_run_and_stops_the_others() -> None:
     assert world.condition == "Running"
     world.run_for(30)
     assert world.condition == "Failed"
-    assert "d has been unreachable" in world.data["condition"]["reason"]
+    assert "d has been unreachable" in reason_of(world.data["condition"])
     assert world.states["worker:1"] == "stopped"
 
 
@@ -69,7 +70,7 @@ def test_stop_sent_directly_to_a_host_holds() -> None:
     world.cut |= {"d"}
     world.run_for(1)
     worker = world.tasks["worker:0"]
-    intents.change(worker.intent, want="stop", reason="stopped", by="me@pc")
+    intents.change(worker.intent, want="stop", why=said("stopped"), by="me@pc")
     world.cut.clear()
     world.run_for(3)
     assert world.states["worker:0"] == "stopped"
@@ -84,8 +85,8 @@ def test_stop_on_one_host_without_the_coordinator_later_stops_every_host() -> No
     world.ask_to_end("b", asked)
     world.until(lambda: world.coordinator.over)
     assert set(world.states.values()) == {"stopped"}
-    assert (world.condition, world.data["condition"]["reason"]) == ("Stopped", "stopped by me")
-    requests = [(line["reason"], line["by"]) for line in world.events if line["kind"] == "request"]
+    assert (world.condition, reason_of(world.data["condition"])) == ("Stopped", "stopped by me")
+    requests = [(reason_of(line), line["by"]) for line in world.events if line["kind"] == "request"]
     assert requests == [("stop", "me@pc")]
 
 

@@ -10,9 +10,10 @@ from dtctl.agent.coordinate import contacts
 from dtctl.agent.coordinate.contacts import ASK_AGAIN_S, DIAL_AGAIN_S, Answering, Contacts, answers
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.reasons import Fact, fact, said
 from dtctl.agent.records.run_state import How
 from tests.hosts.ports import free_port
+from tests.reasons import reason_of, warnings_of
 from tests.unit.agent.coordinate import views
 from tests.unit.agent.coordinate.world import World, async_ps, collective, running
 from tests.waiting import eventually
@@ -142,7 +143,7 @@ def test_coordinator_with_a_majority_waits_for_the_others_to_dial() -> None:
 def test_host_that_knows_of_the_end_ends_the_run_before_a_task_starts() -> None:
     world = back_alone("a", "b")
     world.run_for(10)
-    world.ask_to_end("d", made(How, by="train@laptop", reason="replaced"))
+    world.ask_to_end("d", made(How, by="train@laptop", why=said("replaced")))
     world.cut.discard("d")
     world.run_for(30)
     assert (world.attempts["chief:0"], world.condition) == (1, "Stopped")
@@ -170,7 +171,7 @@ def test_coordinator_that_was_cut_off_starts_nothing_before_hosts_report() -> No
     world.die("chief:0")
     world.run_for(100)
     assert world.attempts["chief:0"] == 1
-    world.ask_to_end("e", made(How, by="train@laptop", reason="replaced"))
+    world.ask_to_end("e", made(How, by="train@laptop", why=said("replaced")))
     world.cut.difference_update({"a", "b"})
     world.run_for(10)
     world.cut.clear()
@@ -185,7 +186,7 @@ def test_up_of_the_same_run_has_it_started_and_changes_nothing_else() -> None:
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
     world.request("restart", [])
     world.run_for(5)
-    assert [line["reason"] for line in world.events if line["kind"] == "request"] == ["up"]
+    assert [reason_of(line) for line in world.events if line["kind"] == "request"] == ["up"]
     assert set(world.attempts.values()) == {1, 2}
 
 
@@ -207,7 +208,7 @@ def test_coordinator_that_lost_every_host_starts_nothing_before_they_report() ->
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_coordinator_alone_reports_no_task_as_running_that_it_does_not_see(rebooted: bool) -> None:
     world = collective()
-    assert world.data["condition"]["reason"] == "3 of 3 tasks run"
+    assert reason_of(world.data["condition"]) == "3 of 3 tasks run"
     world.crash("b")
     world.crash("c")
     world.tick()
@@ -215,7 +216,7 @@ def test_coordinator_alone_reports_no_task_as_running_that_it_does_not_see(reboo
     if rebooted:
         world.restart_coordinator(rebooted=True)
     world.run_for(1.0)
-    assert (world.condition, world.data["condition"]["reason"]) == ("Restarting", "worker:0: killed by SIGKILL")
+    assert (world.condition, reason_of(world.data["condition"])) == ("Restarting", "worker:0: killed by SIGKILL")
     assert "nothing is started until the coordinator is connected to" in (world.data["missing"] or "")
 
 
@@ -225,7 +226,7 @@ def test_condition_of_a_run_none_of_whose_tasks_is_seen_counts_none() -> None:
     for host in ("b", "c", "d"):
         world.cut.add(host)
     world.run_for(1.0)
-    assert (world.condition, world.data["condition"]["reason"]) == ("Running", "0 of 3 tasks run")
+    assert (world.condition, reason_of(world.data["condition"])) == ("Running", "0 of 3 tasks run")
 
 
 def test_coordinator_connected_to_one_host_restarts_its_own_task() -> None:
@@ -283,10 +284,10 @@ def test_missing_agent_is_a_warning_until_it_connects_or_its_machine_is_silent()
     world.run_for(60)
     for answered in (True, True, False, True):
         world.coordinator.contacts.note_answer("d", answers=answered)
-        assert any(text.startswith("d answers, but its agent") for text in world.data["warnings"]) is answered
-    assert len(world.data["warnings"]) == 1
+        assert any(text.startswith("d answers, but its agent") for text in warnings_of(world.data)) is answered
+    assert len(warnings_of(world.data)) == 1
     assert set(world.coordinator.away) == {"d"}
     world.cut.clear()
     world.run_for(2)
-    assert world.data["warnings"] == []
-    assert [line["reason"][:9] for line in world.events if line["kind"] == "contact"].count("d answers") == 2
+    assert warnings_of(world.data) == []
+    assert [reason_of(line)[:9] for line in world.events if line["kind"] == "contact"].count("d answers") == 2

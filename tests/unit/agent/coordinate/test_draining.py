@@ -10,6 +10,7 @@ from dtctl.agent.records.reasons import fact, headline, read, why_of
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.run import drains, goodput, intents
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.training import Trial
 from tests.unit.agent.coordinate.world import World, async_ps, collective, running
 from tests.unit.holds import held as held_by
@@ -61,15 +62,15 @@ def test_a_drain_holds_the_hosts_tasks_and_those_that_cannot_continue_without_th
     world.run_for(1.0)
     assert world.condition == "Running"
     assert not any(task.entry["restarts"] for task in world.tasks.values()), "it counts in no budget"
-    requests = [(line["reason"], line["by"]) for line in world.events if line["kind"] == "request"]
+    requests = [(reason_of(line), line["by"]) for line in world.events if line["kind"] == "request"]
     assert requests == [(f"drain {host}", ANNA), (f"undrain {host}", ANNA)]
 
 
 def test_drain_holds_every_task_of_a_collective_and_names_the_host_and_the_user() -> None:
     world = drained(collective(), "b")
     assert held(world) == ["worker:0", "worker:1", "worker:2"]
-    assert {task.entry["reason"] for task in world.tasks.values()} == {"b is drained by anna@desk"}
-    assert world.data["condition"]["reason"] == "b is drained by anna@desk"
+    assert {reason_of(task.entry) for task in world.tasks.values()} == {"b is drained by anna@desk"}
+    assert reason_of(world.data["condition"]) == "b is drained by anna@desk"
     assert world.decisions == ["b is drained by anna@desk: worker:0, worker:1, worker:2 held"]
 
 
@@ -139,7 +140,7 @@ def test_all_start_again_together_once_the_drained_host_is_back() -> None:
     assert set(world.states.values()) == {"pending"}
     assert world.data["missing"] == "worker:1: its host b is unreachable"
     assert world.condition == "Restarting"
-    assert world.tasks["worker:0"].entry["reason"].startswith("b is in service again: all")
+    assert reason_of(world.tasks["worker:0"].entry).startswith("b is in service again: all")
     world.boot("b")
     world.run_for(1.0)
     assert world.attempts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}
@@ -162,8 +163,8 @@ def test_an_undrain_before_the_tasks_have_ended_starts_none_beside_what_still_ru
 
 def test_what_two_hosts_hold_waits_for_both() -> None:
     world = drained(drained(async_ps(), "e"), "a")
-    assert world.tasks["worker:1"].entry["reason"] == "e is drained by anna@desk; a is drained by anna@desk"
-    assert world.tasks["chief:0"].entry["reason"] == "a is drained by anna@desk"
+    assert reason_of(world.tasks["worker:1"].entry) == "e is drained by anna@desk; a is drained by anna@desk"
+    assert reason_of(world.tasks["chief:0"].entry) == "a is drained by anna@desk"
     world.request("undrain", host="a", by=ANNA)
     world.until(lambda: world.states["chief:0"] == "running")
     world.run_for(10.0)
@@ -188,7 +189,7 @@ def test_a_second_drain_or_undrain_changes_nothing() -> None:
     versions = {task: intent["version"] for task, intent in world.data["intents"].items()}
     world.request("drain", host="e", by="bob@desk")
     world.run_for(2.0)
-    assert world.tasks["worker:1"].entry["reason"] == "e is drained by anna@desk"
+    assert reason_of(world.tasks["worker:1"].entry) == "e is drained by anna@desk"
     world.request("undrain", host="d", by=ANNA)
     world.run_for(2.0)
     assert {task: intent["version"] for task, intent in world.data["intents"].items()} == versions
@@ -287,7 +288,7 @@ def test_drain_without_the_coordinator_pauses_the_others_when_it_returns() -> No
     intents.change(task.intent, **order, by=ANNA)
     world.until(lambda: set(world.states.values()) == {"pending"})
     assert held(world) == ["worker:0", "worker:1", "worker:2"]
-    asked = [(line["task"], line["reason"]) for line in world.events if line["kind"] == "request"]
+    asked = [(line["task"], reason_of(line)) for line in world.events if line["kind"] == "request"]
     assert asked == [("worker:1", "b is drained by anna@desk")]
 
 
@@ -353,7 +354,7 @@ def starts_again(world: World, host: str) -> None:
 
 
 def contacts(world: World) -> list[str]:
-    return [line["reason"] for line in world.events if line["kind"] == "contact" and "service" in line["reason"]]
+    return [reason_of(line) for line in world.events if line["kind"] == "contact" and "service" in reason_of(line)]
 
 
 @pytest.mark.parametrize(
@@ -367,7 +368,7 @@ def test_announced_shutdown_loses_no_task_and_they_start_again_after_it(host: st
     world.run_for(30.0)
     assert world.condition == ("Running" if host == "e" else "Restarting")
     assert world.data["incidents"] == []
-    assert next(line["reason"] for line in world.events if line["host"] == host) == f"{host} is shutting down"
+    assert next(reason_of(line) for line in world.events if line["host"] == host) == f"{host} is shutting down"
     assert {world.states[task] for task in held_tasks} == {"pending"}
     starts_again(world, host)
     world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
@@ -402,7 +403,7 @@ def test_drain_outlives_a_shutdown_and_a_host_can_be_drained_during_one() -> Non
     world.run_for(1.0)
     starts_again(world, "e")
     world.run_for(30.0)
-    assert world.tasks["worker:1"].entry["reason"] == "e is drained by anna@desk"
+    assert reason_of(world.tasks["worker:1"].entry) == "e is drained by anna@desk"
 
 
 def test_the_coordinators_host_shuts_down_and_all_start_again_when_it_is_back() -> None:

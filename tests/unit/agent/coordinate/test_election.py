@@ -31,6 +31,7 @@ AT_ONCE = 100
 """In one test, so that tests run beside each other."""
 
 PAGE = Path(__file__).parents[4] / "docs" / "agent.md"
+RECOVERY = PAGE.with_name("recovery.md")
 
 ONCE_VIOLATED = (6, 315, 331)
 """Seeds of what went wrong once."""
@@ -131,6 +132,33 @@ def test_a_single_voter_is_elected_once() -> None:
     alone.run_until(100.0)
     assert alone.coordinator()
     assert alone.machines["a"].voter.election.ballot["term"] == 1
+
+
+def voters_that_may_be_gone() -> dict[int, int]:
+    """The table of docs/recovery.md: how many of so many voters may be gone at once."""
+    table = RECOVERY.read_text().partition("| voters | may be gone at once |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| ([\d or]+) \| (none|\d+)", table, re.MULTILINE)
+    return {int(count): int(gone.replace("none", "0")) for counts, gone in rows for count in counts.split(" or ")}
+
+
+@pytest.mark.parametrize(("count", "gone"), voters_that_may_be_gone().items())
+def test_so_many_voters_may_be_gone_as_the_documentation_says_and_no_more(count: int, gone: int) -> None:
+    for lost in range(1, count):
+        network = Network(lost, "abcdefg"[:count], "", Caller())
+        network.begin()
+        network.run_until(5.0)
+        first = network.coordinator()
+        assert first
+        away = {first.voter.name, *"abcdefg"[count - lost + 1 : count]}
+        network.cut.update((one, other) for one in "abcdefg" for other in away)
+        network.cut.update((one, other) for one in away for other in "abcdefg")
+        network.run_until(60.0)
+        found = network.coordinator()
+        assert (found is not None and found.voter.name not in away) == (lost <= gone), (away, found)
+
+
+def test_the_documentation_says_how_many_voters_may_be_gone_for_every_number() -> None:
+    assert sorted(voters_that_may_be_gone()) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_coordinator_without_outgoing_connections_renews_its_lease_over_open_links() -> None:

@@ -15,6 +15,7 @@ from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.values import Loss
 from dtctl.agent.records.whole_run import MOST_INCIDENTS, MOST_WARNINGS, Incident, has_steps
 from dtctl.agent.run.hangs import APART_S, IDLE_S, NEVER_BEGAN_S
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate import views
 
 WHY = [fact("killed", signal=9)]
@@ -31,7 +32,7 @@ def test_incident_records_lost_tasks_and_time() -> None:
     assert view.data["incidents"] == [one]
     assert (one["id"], one["task"], one["host"], one["scope"]) == (1, "ps:0", "a", "task")
     assert (one["attempt"], one["ended"], one["noticed"]) == (3, 1009.0, 1010.0)
-    assert (one["tasks"], one["step"], one["reason"]) == (["ps:0", "chief:0"], 40, "killed by SIGKILL")
+    assert (one["tasks"], one["step"], reason_of(one)) == (["ps:0", "chief:0"], 40, "killed by SIGKILL")
     assert (one["begun"], one["recovered"], one["closed"], one["back_to"]) == (None, None, None, None)
     assert lost(view, "ps:1")["id"] == 2
     del view.data["incidents"][0]

@@ -17,12 +17,14 @@ from dtctl.agent.host import paths, processes
 from dtctl.agent.link import hub, tls
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
+from dtctl.agent.records.reasons import said
 from dtctl.agent.records.run_state import Process, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.vitals import Machine
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
+from tests.reasons import reason_of, warnings_of
 from tests.unit.agent.coordinate.slots import moved, with_spares
 from tests.unit.agent.coordinate.world import Fields, spec_of
 
@@ -150,7 +152,7 @@ class Desk:
         return [json.loads(line) for line in Path(self.files.path("history.jsonl")).read_text().splitlines()]
 
     def contacts(self) -> list[str]:
-        return [line["reason"] for line in self.events if line["kind"] == "contact"]
+        return [reason_of(line) for line in self.events if line["kind"] == "contact"]
 
 
 @pytest.fixture
@@ -248,15 +250,15 @@ def test_repeated_invalid_message_is_reported_once_and_different_ones_a_few_time
 
 def test_messages_after_an_invalid_hello_are_ignored(desk: Desk) -> None:
     desk.receive("bad", {"type": "gone", "reason": "it ended", "last_received": desk.now})
-    event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
+    event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "why": said("lie")}
     events: Any = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
     desk.receive("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
-    assert "lie" not in [line["reason"] for line in desk.events]
+    assert "lie" not in [reason_of(line) for line in desk.events]
     assert not desk.view["hosts"]["bad"]["connected"]
 
 
 def test_flood_of_events_is_limited_and_reported_and_other_hosts_are_served(desk: Desk) -> None:
-    event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "x" * 4000}
+    event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "why": said("x" * 4000)}
     for first in range(0, 5000, 100):
         desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": first, "events": [event] * 100}))
     assert Path(desk.files.path("history.jsonl")).stat().st_size < 1.1 * BURST_BYTES
@@ -281,9 +283,9 @@ def test_a_host_that_reconnects_in_a_loop_is_left_out_of_the_history_after_a_whi
 
 
 def test_event_of_a_foreign_task_is_not_recorded(desk: Desk) -> None:
-    event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
+    event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "why": said("lie")}
     desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [None, event]}))
-    assert "lie" not in [line["reason"] for line in desk.events]
+    assert "lie" not in [reason_of(line) for line in desk.events]
     assert desk.links.refused == [("bad", "it reports worker:0, which is not its own task")]
 
 
@@ -331,7 +333,7 @@ def test_damaged_view_is_set_aside_and_rebuilt_from_reports(desk: Desk, damage: 
     assert aside.read_bytes() == damage.encode("latin-1")
     assert any(aside.name in text for text in desk.contacts())
     assert desk.view["intents"]["worker:1"]["version"] >= 2
-    assert [line["reason"] for line in desk.events if line["kind"] == "request"] == ["up"]  # nobody asked for more
+    assert [reason_of(line) for line in desk.events if line["kind"] == "request"] == ["up"]  # nobody asked for more
 
 
 def test_orders_are_written_to_disk_before_they_are_sent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +346,7 @@ def test_orders_are_written_to_disk_before_they_are_sent(desk: Desk, monkeypatch
             on_disk.append((json.loads(path.read_text())["intents"], message["intents"]))
 
     monkeypatch.setattr(desk.links, "send", send)
-    entry = {"state": "backoff", "attempt": 1, "reason": "", "history": [LOST]}
+    entry = {"state": "backoff", "attempt": 1, "why": said(""), "history": [LOST]}
     desk.leading.coordinator.view.roster["worker:1"]["scope"] = "gang"
     desk.receive("bad", desk.news("bad", state=made(State, run="demo-1", host="bad", tasks={"worker:1": entry})))
     assert on_disk
@@ -566,13 +568,13 @@ def test_agent_of_a_replaced_host_is_not_restarted(slots: tuple[Desk, Voters]) -
     desk.leading.coordinator.contacts.note_answer("bad", answers=True)
     desk.leading.coordinator.view.hosts["bad"]["heard"] = WALL
     desk.leading._save(desk.now, at_once=True)
-    assert desk.view["warnings"]
+    assert warnings_of(desk.view)
     desk.leading.close()
     desk.files.write_moved(moved(bad="s"))
     desk.spec = desk.files.spec()
     desk.open(majority)
     desk.receive("good")
-    assert desk.leading.coordinator.view.data["warnings"] == []
+    assert warnings_of(desk.leading.coordinator.view.data) == []
 
 
 def test_after_a_move_agents_that_follow_older_ones_are_sent_it_and_are_not_heard(slots: tuple[Desk, Voters]) -> None:
@@ -625,4 +627,4 @@ def test_what_a_voter_claims_and_no_majority_confirms_is_a_warning_and_one_event
         desk.receive("bad")
     claims = [line for line in desk.events if line["why"] and line["why"][0]["kind"] == "claims_term"]
     assert [(line["host"], line["why"][0]["count"]) for line in claims] == [("bad", 3000)]
-    assert any("bad claims term 3000" in text for text in desk.leading.coordinator.view.data["warnings"])
+    assert any("bad claims term 3000" in text for text in warnings_of(desk.leading.coordinator.view.data))

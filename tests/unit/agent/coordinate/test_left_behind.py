@@ -135,6 +135,38 @@ def test_a_task_that_steps_once_more_or_is_restarted_is_not_found_any_more() -> 
         assert replay.run_for(300.0) == {}
 
 
+def lose_ps(replay: Replay) -> None:
+    replay.view.open_incident("ps:0", {"attempt": 1, "ended": replay.now}, "exit", [], ["ps:0"], replay.now)
+
+
+def recover_ps(replay: Replay) -> None:
+    """Its next attempt listens, and training goes on."""
+    for one in replay.view.open_incidents():
+        one["recovered"] = replay.now
+
+
+def test_a_worker_that_hangs_after_the_loss_of_a_ps_is_found_while_peers_step() -> None:
+    """No network was cut: the session of the worker waits for an answer of the ps that was killed."""
+    replay = after_cut()
+    lose_ps(replay)
+    assert replay.run_for(20.0, None) == {}
+    recover_ps(replay)
+    assert replay.run_for(AFTER_CUT_S - 2.0, None) == {}
+    assert replay.run_for(4.0, None) == {"worker:1": AFTER_CUT_S}
+
+
+def test_after_a_loss_a_worker_that_steps_again_is_not_found_later() -> None:
+    replay = after_cut()
+    lose_ps(replay)
+    replay.run_for(20.0, None)
+    recover_ps(replay)
+    replay.run_for(SETTLE_S + 2.0, None)
+    replay.steps.add("worker:1")
+    replay.run_for(3.0, None)
+    replay.steps.remove("worker:1")
+    assert replay.run_for(3 * AFTER_CUT_S, None) == {}
+
+
 def test_where_every_step_needs_every_task_none_is_found() -> None:
     replay = after_cut(strategy="sync-ps")
     peers_stop(replay)

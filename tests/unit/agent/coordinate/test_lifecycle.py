@@ -10,7 +10,7 @@ from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.coordinate.lifecycle import END_LIMIT_S, Shutdown
 from dtctl.agent.coordinate.view import UNKNOWN, View
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, because, fact, headline, read
+from dtctl.agent.records.reasons import Fact, because, fact, headline, read, said
 from dtctl.agent.records.run_state import Entry, How, State
 from tests.unit.agent.coordinate import views
 
@@ -204,7 +204,7 @@ def wanted(view: View, want: str) -> set[str]:
 
 
 def asked(**fields: Any) -> How:
-    return made(How, **{"reason": "enough", "by": "me", **fields})
+    return made(How, **{"why": said("enough"), "by": "me", **fields})
 
 
 def end(view: View, *tasks: str, state: str = "stopped") -> None:

@@ -11,6 +11,7 @@ from dtctl.agent.coordinate.election import LEASE_S
 from dtctl.agent.records.spec import DRIFT
 from dtctl.agent.run import drains, intents
 from dtctl.agent.supervise import task as supervised
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.slot_world import SlotWorld, SlowAttempt
 from tests.unit.agent.coordinate.slots import REPLACE_S
 
@@ -198,7 +199,7 @@ def test_reconnected_host_keeps_its_tasks_or_learns_their_host(strategy: str, ba
     assert ready(world)
     is_moved = back_after_s > REPLACE_S
     assert world.running_on(task) == ["s" if is_moved else lost]
-    reported = [line["reason"] for line in world.events if line["kind"] == "contact"]
+    reported = [reason_of(line) for line in world.events if line["kind"] == "contact"]
     assert (f"{lost} is back; its tasks are on s now" in reported) is is_moved
     if is_moved:
         world.crash("s")
@@ -234,7 +235,7 @@ def test_tasks_move_to_where_the_checkpoints_are_seen(
     world.crash(lost)
     world.run_for(SOON_S)
     assert bool(world.data["moved"]["number"]) is (moves or not needs)
-    warned = [one["reason"] for one in world.data["alerts"] if one["topic"] == "no_spare"]
+    warned = [reason_of(one) for one in world.data["alerts"] if one["topic"] == "no_spare"]
     assert warned == ([f"no spare can take the tasks of {lost}, which is unreachable: {why}"] if why and needs else [])
     if warned:
         world.boot(lost)
@@ -282,7 +283,7 @@ def test_a_spare_that_was_drained_takes_a_place_after_undrain() -> None:
     world = made("async-ps", arbiters=["v"])
     drain_spares(world)
     world.run_for(REPLACE_S + 5.0)
-    (warned,) = [one["reason"] for one in world.data["alerts"] if one["topic"] == "no_spare"]
+    (warned,) = [reason_of(one) for one in world.data["alerts"] if one["topic"] == "no_spare"]
     assert warned == "no spare can take the tasks of e, which is unreachable: s is drained; t is drained"
     assert world.coordinator.view.drained_hosts() == ["s", "t"]
     world.request("undrain", host="t")
@@ -365,6 +366,18 @@ def test_coordinator_without_a_majority_says_how_the_run_can_continue() -> None:
     world.run_for(2 * REPLACE_S)
     assert world.running_on("worker:0") == []
     assert str(world.data["missing"]).endswith("dtctl up --replace    with a file of the hosts that are left")
+
+
+@pytest.mark.parametrize(("strategy", "lead"), [("collective", "worker:0"), ("async-ps", "chief:0")])
+def test_restart_starts_nothing_without_a_majority_where_others_may_have_taken_over(strategy: str, lead: str) -> None:
+    world = made(strategy)
+    for host in {"s", "t", *world.places.values()} - {world.places[lead]}:
+        world.crash(host)
+    world.lease = False
+    world.run_for(2 * REPLACE_S)
+    world.request("restart", [lead])
+    world.run_for(REPLACE_S)
+    assert world.running_on(lead) == []
 
 
 @pytest.mark.parametrize(("terms", "waits"), [(1, False), (2, True)])

@@ -10,6 +10,7 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.messages import FROM_AGENT
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import LostCheckpoint
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
 UNREADABLE = "tensorflow.errors.DataLossError: Checksum does not match\n"
@@ -79,7 +80,7 @@ def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
     why = world.data["condition"]["why"]
     assert fact("damaged_checkpoint", what="/out/model.ckpt-200", text="the index is cut short") in why
     assert fact("complete_elsewhere", what="/old/model.ckpt-50") in why
-    assert "recovery.allow_scratch: true" in world.data["condition"]["reason"]
+    assert "recovery.allow_scratch: true" in reason_of(world.data["condition"])
 
 
 def test_allow_scratch_recovers_without_a_checkpoint() -> None:
@@ -114,7 +115,7 @@ def test_a_restarted_task_that_never_listens_fails_the_run() -> None:
     world.tasks["ps:0"].ready_s = 1e9
     world.die("ps:0")
     world.until(lambda: world.data["phase"] == "ended", 120)
-    assert "ps:0 is loading" in world.data["condition"]["reason"]
+    assert "ps:0 is loading" in reason_of(world.data["condition"])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dtctl.agent.records.reasons import Fact, because, fact, headline, read, sai
 from dtctl.agent.records.run_state import Intent, Past, Repaired
 from dtctl.agent.run.hangs import NEVER_BEGAN_S
 from dtctl.agent.run.outcome import Judgement
+from tests.reasons import warnings_of
 from tests.unit.agent.coordinate import views
 from tests.unit.tasks import checkpoint
 
@@ -211,7 +212,7 @@ def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left(
     run.view.hosts["d"]["connected"] = True
     run.step(101.0, 1012.0)
     assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1012.0, 100]
-    assert run.view.data["warnings"] == ["one was damaged"], "before the lead starts, damaged checkpoints go"
+    assert warnings_of(run.view.data) == ["one was damaged"], "before the lead starts, damaged checkpoints go"
     assert run.reported[-1]["why"] == said("one was damaged")
 
 
@@ -226,7 +227,7 @@ def test_stopped_task_does_not_delay_a_restart() -> None:
 def test_loss_of_a_ps_without_the_lead_restores_the_newest_checkpoint_unchecked() -> None:
     run = lost("ps:0")
     run.begins("ps:0")
-    assert (run.incidents[0]["back_to"], run.view.data["warnings"]) == (100, [])
+    assert (run.incidents[0]["back_to"], warnings_of(run.view.data)) == (100, [])
 
 
 def test_a_coordinator_that_comes_after_another_waits_no_longer_than_it_has_to() -> None:
@@ -616,7 +617,7 @@ def test_a_stall_past_the_budget_fails_the_run() -> None:
     assert failure.cause == "worker:0"
 
 
-@pytest.mark.parametrize("entry", [{"state": "pending"}, {"attempt": 2}, {"reason": "", "why": []}])
+@pytest.mark.parametrize("entry", [{"state": "pending"}, {"attempt": 2}, {"why": []}])
 def test_a_report_is_accepted_only_of_the_attempt_that_waits_for_another(entry: dict[str, Any]) -> None:
     run = Run("sync-ps")
     run.dies("ps:0")
@@ -773,7 +774,7 @@ def test_restart_waits_for_the_repair_on_any_host_for_a_limited_time() -> None:
     run.step(101.0 + ANSWER_S)
     assert run.incidents[0]["begun"] is not None
     assert run.view.intents["chief:0"]["repair"] is None
-    assert run.view.data["warnings"] == ["checkpoints were not inspected: c does not answer"]
+    assert warnings_of(run.view.data) == ["checkpoints were not inspected: c does not answer"]
 
 
 def test_a_repair_before_an_earlier_attempt_does_not_count() -> None:

@@ -13,6 +13,7 @@ from dtctl.agent.records.spec import DRIFT
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import may_scale, ranges, tasks_in
 from dtctl.agent.supervise import task as supervised
+from tests.reasons import reason_of, warnings_of
 from tests.unit.agent.coordinate.slot_world import SlotWorld, SlowAttempt
 from tests.unit.agent.coordinate.test_draining import ANNA, held, shuts_down, starts_again
 from tests.unit.agent.coordinate.world import World, running
@@ -53,7 +54,7 @@ def each(tasks: Iterable[str], out: list[str]) -> dict[str, list[str]]:
 
 
 def reasons(world: World) -> list[str]:
-    return [line["reason"] for line in world.events if line["kind"] == "decision"]
+    return [reason_of(line) for line in world.events if line["kind"] == "decision"]
 
 
 @pytest.mark.parametrize("strategy", ["collective", "sync-ps", "ps-strategy", "in-graph", "kvstore"])
@@ -64,7 +65,7 @@ def test_scaling_restarts_all_with_the_list_of_those_that_take_part(strategy: st
     out = ["worker:1", "worker:2"]
     assert held(world) == out
     assert lists(world) == {task: out for task in world.tasks if task not in out}
-    assert (world.condition, world.data["condition"]["reason"]) == (
+    assert (world.condition, reason_of(world.data["condition"])) == (
         "Running",
         f"{len(world.tasks) - 2} of {len(world.tasks) - 2} tasks run",
     )
@@ -101,20 +102,20 @@ def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_ba
     assert lists(world) == each([task for task in world.tasks if task != "worker:2"], ["worker:2"])
     said = "worker:2 left out: d has been unreachable for 100 s; 3 of 4 workers train"
     assert said in reasons(world)
-    assert (world.condition, world.data["warnings"]) == ("Running", [said])
+    assert (world.condition, warnings_of(world.data)) == ("Running", [said])
     world.boot("d")
     world.run_for(55.0)
     assert held(world) == ["worker:2"], "it is awaited for a minute"
     world.run_for(25.0)
     assert lists(world) == each(world.tasks, [])
-    assert (world.condition, world.data["warnings"]) == ("Running", [])
+    assert (world.condition, warnings_of(world.data)) == ("Running", [])
 
 
 def test_below_the_minimum_the_run_fails_as_without() -> None:
     world = of(min_workers=4, recovery=GIVEN_UP)
     world.crash("d")
     world.run_for(110.0)
-    assert (world.condition, world.data["condition"]["reason"]) == ("Failed", "d has been unreachable for 100 s")
+    assert (world.condition, reason_of(world.data["condition"])) == ("Failed", "d has been unreachable for 100 s")
 
 
 @pytest.mark.parametrize("strategy", ["collective", "sync-ps", "async-ps"])
@@ -164,7 +165,7 @@ def test_a_host_whose_tasks_are_too_many_may_be_switched_off() -> None:
     world.run_for(15.0)
     world.crash("d")
     world.run_for(150.0)
-    assert (world.condition, world.data["warnings"]) == ("Running", [])
+    assert (world.condition, warnings_of(world.data)) == ("Running", [])
 
 
 @pytest.mark.parametrize(("count", "can"), [(3, True), (2, True), (1, False), (0, False)])
@@ -242,7 +243,7 @@ def test_others_train_without_a_drained_host_until_it_is_undrained(is_away: bool
     world.request("drain", host="d", by=ANNA)
     world.run_for(15.0)
     assert lists(world) == each(["chief:0", "worker:0", "worker:1"], ["worker:2"])
-    assert (world.condition, world.data["warnings"]) == ("Running", [])
+    assert (world.condition, warnings_of(world.data)) == ("Running", [])
     if is_away:
         world.boot("d")
     world.run_for(200.0)

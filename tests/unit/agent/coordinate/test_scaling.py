@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.test_draining import ANNA, held
 from tests.unit.agent.coordinate.world import World, running
 
@@ -21,16 +22,16 @@ def test_workers_stop_and_start_again_and_cost_the_others_no_step() -> None:
     world = scaled(running(World("async-ps", PLACES)), 2)
     assert held(world) == ["worker:2", "worker:3"]
     assert {world.states[task] for task in held(world)} == {"pending"}
-    assert world.tasks["worker:3"].entry["reason"] == "worker:3 is not needed: worker is scaled to 2 by anna@desk"
+    assert reason_of(world.tasks["worker:3"].entry) == "worker:3 is not needed: worker is scaled to 2 by anna@desk"
     assert world.condition == "Running"
-    assert world.data["condition"]["reason"] == "4 of 4 tasks run"
+    assert reason_of(world.data["condition"]) == "4 of 4 tasks run"
     scaled(world, 3)
     assert held(world) == ["worker:3"]
     scaled(world, 4)
     assert held(world) == []
     assert world.attempts == {**dict.fromkeys(OTHERS, 1), "worker:2": 2, "worker:3": 2}
     assert not any(task.entry["restarts"] for task in world.tasks.values()), "it counts in no budget"
-    asked = [line["reason"] for line in world.events if line["kind"] == "request"]
+    asked = [reason_of(line) for line in world.events if line["kind"] == "request"]
     assert asked == ["scale worker to 2", "scale worker to 3", "scale worker to 4"]
 
 

@@ -13,6 +13,7 @@ from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.run import intents
+from tests.reasons import reason_of, warnings_of
 from tests.unit.agent.coordinate.world import World, async_ps, spec_of
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
@@ -35,7 +36,7 @@ def test_a_host_that_never_reaches_the_coordinator_fails_the_start_within_a_minu
     world.cut.add("d")
     world.until(lambda: world.data["phase"] == "ended", 90)
     assert world.condition == "Failed"
-    assert "firewall" in world.data["condition"]["reason"]
+    assert "firewall" in reason_of(world.data["condition"])
     assert not any(world.attempts.values())
 
 
@@ -56,7 +57,7 @@ def test_hosts_that_connect_late_are_awaited_until_the_limit_of_the_start() -> N
     world.run_for(lifecycle.REACH_LIMIT_S - 5.0)
     world.cut.discard(hosts[1])
     world.until(lambda: world.data["phase"] == "ended", 30.0)
-    assert "firewall" in world.data["condition"]["reason"]
+    assert "firewall" in reason_of(world.data["condition"])
 
 
 def test_a_task_that_never_listens_fails_the_start_by_name() -> None:
@@ -66,7 +67,7 @@ def test_a_task_that_never_listens_fails_the_start_by_name() -> None:
     world.die("worker:1", code=1)
     world.until(lambda: world.data["phase"] == "ended", 200)
     assert world.data["condition"]["cause"] == "ps:0"
-    assert world.data["condition"]["reason"] == "not ready after 120 s: ps:0 is loading"
+    assert reason_of(world.data["condition"]) == "not ready after 120 s: ps:0 is loading"
     assert (world.states["ps:0"], world.states["worker:1"]) == ("stopped", "stopped")
 
 
@@ -76,7 +77,7 @@ def test_a_run_whose_controller_is_lost_during_the_start_is_taken_back_everywher
     world.run_for(1)
     world.until(lambda: world.data["phase"] == "ended")
     assert world.condition == "Failed"
-    assert "controller" in world.data["condition"]["reason"]
+    assert "controller" in reason_of(world.data["condition"])
     assert set(world.states.values()) == {"stopped"}
 
 
@@ -152,7 +153,7 @@ def test_failure_before_the_peers_are_ready_is_retried_with_them_uncounted() -> 
     world.die("worker:1", "chief:0", code=1)
     world.run_for(10)
     assert (world.states["worker:1"], world.states["chief:0"]) == ("backoff", "backoff")
-    assert world.tasks["worker:1"].entry["reason"] == "exit code 1; the tasks that it needs were not ready"
+    assert reason_of(world.tasks["worker:1"].entry) == "exit code 1; the tasks that it needs were not ready"
     assert world.data["missing"] == "ps:0 is loading"
     world.run_for(20)
     assert set(world.states.values()) == {"running"}
@@ -188,7 +189,7 @@ def test_success_short_of_its_target_has_a_warning() -> None:
     world.die("chief:0", code=0)
     world.run_for(1)
     assert world.condition == "Succeeded"
-    assert world.data["warnings"] == [
+    assert warnings_of(world.data) == [
         "the newest complete checkpoint is of step 700, short of the 1000 that were asked for"
     ]
 
@@ -200,7 +201,7 @@ def test_success_whose_logs_end_short_of_its_target_has_a_warning() -> None:
     world.die("chief:0", code=0)
     world.run_for(1)
     assert world.condition == "Succeeded"
-    assert world.data["warnings"] == ["the last step in the logs is 2, short of the 1000 that were asked for"]
+    assert warnings_of(world.data) == ["the last step in the logs is 2, short of the 1000 that were asked for"]
 
 
 def test_workers_that_serve_the_lead_are_not_waited_for_and_end_after_it() -> None:
@@ -234,7 +235,7 @@ def test_past_its_deadline_a_run_has_failed() -> None:
     world = async_ps(active_deadline_s=300.0)
     world.until(lambda: world.coordinator.over, 310)
     assert world.condition == "Failed"
-    assert "deadline" in world.data["condition"]["reason"]
+    assert "deadline" in reason_of(world.data["condition"])
 
 
 def test_a_machine_that_slept_has_not_used_up_the_deadline() -> None:
@@ -272,9 +273,9 @@ def test_run_starts_without_an_absent_host() -> None:
     world = without_e()
     assert world.data["phase"] == "running"
     assert world.condition == "Running"
-    assert world.data["condition"]["reason"] == "4 of 5 tasks run"
+    assert reason_of(world.data["condition"]) == "4 of 5 tasks run"
     assert world.data["missing"] is None
-    assert "the run begins without e" in [line["reason"] for line in world.events]
+    assert "the run begins without e" in [reason_of(line) for line in world.events]
 
 
 def test_absent_host_counts_for_no_deadline_and_no_recovery() -> None:
@@ -329,9 +330,9 @@ def test_absent_host_that_connects_joins_and_starts_at_once() -> None:
     world.boot("e")
     world.until(lambda: world.states["worker:1"] == "running", 5)
     assert not world.data["hosts"]["e"]["absent"]
-    assert "e has joined the run, which had begun without it" in [line["reason"] for line in world.events]
+    assert "e has joined the run, which had begun without it" in [reason_of(line) for line in world.events]
     world.run_for(2)
-    assert world.data["condition"]["reason"] == "5 of 5 tasks run"
+    assert reason_of(world.data["condition"]) == "5 of 5 tasks run"
     world.die("worker:1")
     world.until(lambda: world.attempts["worker:1"] == 2)
 
@@ -342,7 +343,7 @@ def test_host_that_joined_is_reported_when_it_is_away() -> None:
     world.until(lambda: world.states["worker:1"] == "running", 5)
     world.crash("e")
     world.run_for(2)
-    assert any(line["reason"].startswith("e is unreachable") for line in world.events)
+    assert any(reason_of(line).startswith("e is unreachable") for line in world.events)
 
 
 def test_next_coordinator_does_not_wait_for_an_absent_host() -> None:
@@ -350,7 +351,7 @@ def test_next_coordinator_does_not_wait_for_an_absent_host() -> None:
     world.restart_coordinator()
     world.run_for(60)
     assert world.condition == "Running"
-    assert not any(line["reason"].startswith("e is unreachable") for line in world.events)
+    assert not any(reason_of(line).startswith("e is unreachable") for line in world.events)
     rebuilt = first_view(world.spec, world.wall)
     assert [host for host, known in rebuilt["hosts"].items() if known["absent"]] == ["e"]
 
@@ -373,7 +374,7 @@ def test_host_whose_join_is_cancelled_is_absent_and_may_join_again(heard: bool) 
     world.run_for(2)
     assert world.data["hosts"]["e"]["absent"]
     assert not any(world.recovering.values()), "nobody waits for it"
-    assert "e is out of the run again: its `up` was cancelled" in [line["reason"] for line in world.events]
+    assert "e is out of the run again: its `up` was cancelled" in [reason_of(line) for line in world.events]
     world.lost_session_on.clear()
     anew = World("async-ps", ABSENT_PLACES, absent=["e"]).tasks["worker:1"]
     world.tasks["worker:1"] = anew

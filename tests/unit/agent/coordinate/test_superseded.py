@@ -93,7 +93,7 @@ def test_a_host_that_leaves_reports_to_every_host_that_may_wait_for_it(
         links[host].waiting.append({"type": "connected"})
         farewell.step(101.0)
         assert links[host].sent == ["leave"]
-        links[host].waiting.append({"type": "over", "removed": True} if number else {"type": "refused", "reason": ""})
+        links[host].waiting.append({"type": "over", "removed": True} if number else {"type": "refused", "text": ""})
     assert farewell.step(101.0)
 
 

@@ -14,12 +14,13 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import because, fact, said
 from dtctl.agent.records.run_state import Ending, How, LostCheckpoint, Repaired
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.records.values import Repair
 from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
 from dtctl.agent.run import intents
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.simulated import SimTask
 from tests.unit.tasks import checkpoint
 
@@ -170,7 +171,7 @@ class World:
 
     @property
     def decisions(self) -> list[str]:
-        return [line["reason"] for line in self.events if line["kind"] == "decision"]
+        return [reason_of(line) for line in self.events if line["kind"] == "decision"]
 
     def restart_coordinator(self, *, rebooted: bool = False) -> None:
         """As after `kill -9`: nothing is left but cluster.json."""
@@ -205,7 +206,7 @@ class World:
     ) -> None:
         serial = self.data["request_serial"] + 1
         reason = f"{kind} by {by}"
-        asked = {"serial": serial, "kind": kind, "tasks": tasks, "reason": reason, "by": by, **about}
+        asked = {"serial": serial, "kind": kind, "tasks": tasks, "why": said(reason), "by": by, **about}
         self.coordinator.request(made(PostedRequest, **asked), self.now, self.wall)
 
     def run_for(self, seconds: float) -> None:

@@ -170,7 +170,9 @@ def test_a_task_killed_after_a_stop_says_so_first(want: Any, state: str) -> None
     verdict = policy.Verdict(retry=True)
     verdict.killed_after_s = 30.0
     entry: Any = {"state": "running", "asked": True, "restarts": 0, "generation": 1, "history": []}
-    by: Any = {"why": [fact("stopped_by", by="ada")], "reason": "stopped by ada"}
+    by: Any = {
+        "why": [fact("stopped_by", by="ada")],
+    }
     intent = supervised.intent(want, generation=2, **by)
     decision = policy.after_exit(
         supervised.killed(9), verdict, entry, intent, 1.0, supervised.recovery(), own=True, jitter=0.0

@@ -19,6 +19,7 @@ from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import START_LIMIT_S
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.task import Task
+from tests.reasons import reason_of
 from tests.unit.agent.supervise import supervised
 from tests.unit.privileges import public_directory, without_privileges
 
@@ -106,7 +107,7 @@ def test_an_invalid_start_record_ends_the_attempt(adopted: Adopted, junk: Callab
     junk(adopted.attempt / "start.json")
     entry = adopted.decided(adopted.begin())
     assert entry["state"] == "backoff"
-    assert entry["reason"].startswith(f"exit status unknown ({adopted.attempt}/start.json is damaged: ")
+    assert reason_of(entry).startswith(f"exit status unknown ({adopted.attempt}/start.json is damaged: ")
     assert (entry["restarts"], len(entry["history"])) == (1, 1)
 
 
@@ -116,7 +117,7 @@ def test_an_invalid_exit_record_is_an_unknown_exit(adopted: Adopted, junk: Calla
     junk(adopted.attempt / "exit.json")
     entry = adopted.decided(adopted.begin())
     assert entry["state"] == "backoff"
-    assert entry["reason"].startswith(f"exit status unknown ({adopted.attempt}/exit.json is damaged: ")
+    assert reason_of(entry).startswith(f"exit status unknown ({adopted.attempt}/exit.json is damaged: ")
     assert entry["exit"] is not None
     assert (entry["exit"]["code"], entry["exit"]["signal"]) == (None, None)
 
@@ -132,15 +133,15 @@ def test_while_the_keeper_lives_it_may_still_write_a_better_exit(
     task = adopted.begin()
     assert adopted.decided(task)["state"] == "running"
     assert task.entry["pid"] is None
-    assert task.entry["reason"] == sentence([fact("exit_unwritten", host="h1")])
+    assert reason_of(task.entry) == sentence([fact("exit_unwritten", host="h1")])
     paths.write_json(str(adopted.attempt / "exit.json"), supervised.code(7))
-    assert adopted.decided(task)["reason"] == "exit code 7"
+    assert reason_of(adopted.decided(task)) == "exit code 7"
 
 
 def test_a_valid_exit_counts_despite_an_invalid_start(adopted: Adopted) -> None:
     JUNK["empty"](adopted.attempt / "start.json")
     paths.write_json(str(adopted.attempt / "exit.json"), supervised.code(7))
-    assert adopted.decided(adopted.begin())["reason"] == "exit code 7"
+    assert reason_of(adopted.decided(adopted.begin())) == "exit code 7"
 
 
 def test_a_removed_attempt_directory_is_given_up(adopted: Adopted) -> None:
@@ -164,7 +165,7 @@ def test_a_file_instead_of_an_attempt_directory_is_an_unknown_exit(adopted: Adop
     task = adopted.begin()
     entry = adopted.decided(task)
     assert (entry["state"], entry["attempt"]) == ("backoff", 2)
-    assert "Not a directory" in entry["reason"]
+    assert "Not a directory" in reason_of(entry)
     task.step(RUN, 500.0, 1500.0)
     assert (entry["state"], entry["attempt"]) == ("starting", 3)
 
@@ -175,7 +176,7 @@ def test_a_file_in_the_place_of_a_tasks_directory_uses_its_budget_up(adopted: Ad
     adopted.attempt.parent.touch()
     entry = adopted.decided(adopted.begin())
     assert (entry["state"], entry["restarts"]) == ("backoff", 1)
-    assert "Not a directory" in entry["reason"]
+    assert "Not a directory" in reason_of(entry)
 
 
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)

@@ -19,6 +19,7 @@ from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.survival import revival
 from dtctl.agent.survival.revival import Bond
 from dtctl.agent.vitals.usage import Usage
+from tests.reasons import reason_of
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.supervised import QuietRole
 
@@ -82,7 +83,7 @@ class Host:
     def contact_events(self) -> list[tuple[object, object]]:
         """The events that no transition belongs to."""
         events = RunFiles(self.files.directory).events.since(0)
-        return [(event["task"], event["reason"]) for event in events if event["from"] == event["to"]]
+        return [(event["task"], reason_of(event)) for event in events if event["from"] == event["to"]]
 
     def aside(self) -> list[str]:
         return [name for name in paths.entries(self.files.directory) if ".damaged-" in name]

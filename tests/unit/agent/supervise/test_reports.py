@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import Because, fact
+from dtctl.agent.records.reasons import Because, fact, said
 from dtctl.agent.records.run_state import HISTORY, Ending, Entry, Intent, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import TaskState
@@ -30,6 +30,7 @@ from dtctl.agent.supervise.attempt import Attempt
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.task import Task
 from tests.fuzz import cases
+from tests.reasons import reason_of
 from tests.unit.agent.supervise import supervised
 
 ANY_TEXT = st.text(max_size=40) | st.sampled_from(["", "x" * 4096, "é" * 4096, "\0", "\x1b[2J", "\ud800", "\udcff" * 9])
@@ -64,7 +65,7 @@ INTENTS = st.builds(
     version=st.integers(0, 2**53),
     restarts=st.integers(0, 2**53),
     grace_s=st.none() | st.floats(0, 1e9),
-    reason=st.text(max_size=4096),
+    why=st.text(max_size=4096).map(said),
     by=st.sampled_from(["", "coordinator", "ada@laptop"]),
 )
 
@@ -188,8 +189,8 @@ def test_detail_after_the_longest_reason_is_truncated(teller: Teller) -> None:
             moment(exit=json.dumps({"fault": "unknown", "why": [fact("said", text="x" * 4096)]}).encode())
         )
     assert teller.entry["state"] == "failed"
-    assert len(teller.entry["reason"]) == 4096
-    assert teller.entry["reason"].endswith("x ...")
+    assert len(reason_of(teller.entry)) == 4096
+    assert reason_of(teller.entry).endswith("x ...")
 
 
 def test_leftover_processes_are_reported_up_to_the_record_limit(teller: Teller) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from dtctl.agent.host import paths, processes, wake
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import said
 from dtctl.agent.records.run_state import Entry, Intent, Intents, Process, Start, State
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
@@ -19,6 +20,7 @@ from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
+from tests.reasons import reason_of
 from tests.unit.agent.coordinate.slots import moved, on, with_spares
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.supervised import QuietRole, ScriptedRole
@@ -66,7 +68,7 @@ def supervise(files: RunFiles, role: ScriptedRole, monkeypatch: pytest.MonkeyPat
 
 
 def stop(version: int) -> Intents:
-    return {task: supervised.intent("stop", version, reason="enough") for task in TASKS}
+    return {task: supervised.intent("stop", version, why=said("enough")) for task in TASKS}
 
 
 def test_tasks_of_a_new_run_are_held(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +100,7 @@ def test_an_order_is_written_and_carried_out_at_once(files: RunFiles, monkeypatc
     [
         (stop(2), False, True),
         (None, True, True),
-        ({**stop(2), "worker:0": supervised.intent("finish", 2, reason="enough")}, False, False),
+        ({**stop(2), "worker:0": supervised.intent("finish", 2, why=said("enough"))}, False, False),
     ],
     ids=["the run is not over", "tasks are not final", "one is to finish"],
 )
@@ -174,7 +176,7 @@ def test_agent_cancels_the_start_after_controller_loss_unless_a_coordinator_deci
     paths.write_json(files.path("spec.json"), {**files.spec(), **part})
     keep(files, {**processes.myself(), "start_time": 1})
     assert supervise(files, ScriptedRole(cable_cut), monkeypatch) is goes
-    assert {entry["reason"] for entry in files.state()["tasks"].values()} == {reason}
+    assert {reason_of(entry) for entry in files.state()["tasks"].values()} == {reason}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_replaced_host_ends_its_tasks_before_its_agent_restarts(
     files = spread(tmp_path, "b")
     assert supervise(files, ScriptedRole(moves), monkeypatch)
     [event] = files.events.since(0)
-    assert (event["task"], event["to"], event["reason"]) == ("worker:0", "stopped", "another host has the place of b")
+    assert (event["task"], event["to"], reason_of(event)) == ("worker:0", "stopped", "another host has the place of b")
     assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)
     assert (files.state()["tasks"], files.intent()["tasks"]) == ({}, {})
 
@@ -247,7 +249,7 @@ def test_a_host_that_is_cut_off_holds_its_tasks_with_the_time_that_is_left(
     files = spread(tmp_path, "b")
     assert not supervise(files, ScriptedRole(silent), monkeypatch)
     [intent] = files.intent()["tasks"].values()
-    assert (intent["want"], intent["grace_s"], intent["reason"]) == (
+    assert (intent["want"], intent["grace_s"], reason_of(intent)) == (
         "hold",
         3.0,
         "b was cut off from the coordinator",

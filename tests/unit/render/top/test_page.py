@@ -82,7 +82,7 @@ def test_unreachable_hosts_are_shown_before_their_last_reports() -> None:
 
 
 def test_waits_warnings_and_recoveries_of_the_coordinator_are_shown() -> None:
-    view = viewed(missing="ps:1 is not there", warnings=["odd"], incidents=[incident(recovered=None)])
+    view = viewed(missing="ps:1 is not there", alerts=[{"why": said("odd")}], incidents=[incident(recovered=None)])
     coordination = Coordination.of(checked(RunView, view), record().roster)
     lines = [joined(line) for line in problems(snapshot(coordination=coordination), 10)]
     assert lines[0] == "waiting: ps:1 is not there"

@@ -1,0 +1,94 @@
+"""Starts that failed before anything ran: what this machine keeps of them, and when it counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import pytest
+
+from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError
+from dtctl.model import TaskState
+from dtctl.operations.failed_starts import FailedStart
+from dtctl.operations.history import Memory
+from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.snapshot import Outcome
+from dtctl.plan.run import plan_run
+from dtctl.transport.fanout import SomeHostsFailed
+from tests.unit.clusters import cluster
+from tests.unit.diagnosing import ended, facts, running
+
+WHY = PreflightError("port 2222 is in use on a", detail="a: port 2222 of ps:0", hint="dtctl up --ports-from 2300")
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Memory()
+
+
+def record(run: str = "digits-1", created: float = 1.0) -> RunRecord:
+    return record_of(plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3"), run, created)
+
+
+def test_a_failed_start_is_read_as_up_has_shown_it(memory: Memory) -> None:
+    memory.note_failure(record(), WHY)
+    found = Memory().failed_start(record())
+    assert found is not None
+    assert (found.error.summary, found.error.detail, found.error.hint) == (WHY.summary, WHY.detail, WHY.hint)
+    assert found.verdict.outcome is Outcome.FAILED
+    assert memory.failed_start(record(), "digits-1") is not None
+    assert memory.failed_start(record(), "digits-2") is None
+    assert (named := memory.record_of_failed("digits-1")) is not None
+    assert named.run == "digits-1"
+    assert memory.record_of_failed("digits-2") is None
+
+
+def test_of_several_hosts_the_first_cause_is_the_summary(memory: Memory) -> None:
+    errors = {"a": AgentError("setup_failed", "pip ended with 1", detail="no such package", host="a")}
+    memory.note_failure(record(), SomeHostsFailed("prepare", errors, 2))
+    found = memory.failed_start(record())
+    assert found is not None
+    assert (found.error.summary, found.error.detail) == ("a: pip ended with 1", "no such package")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        UsageError("no"),
+        AgentError("changed_run", "it is live"),
+        SomeHostsFailed("prepare", {"a": AgentError("locked", "up is running")}, 2),
+    ],
+)
+def test_a_refusal_for_a_live_run_is_no_failed_start(memory: Memory, refusal: DtctlError) -> None:
+    memory.note_failure(record(), refusal)
+    assert memory.failed_start(record()) is None
+
+
+def test_a_run_that_starts_ends_the_memory_of_the_failure(memory: Memory) -> None:
+    memory.note_failure(record(), WHY)
+    memory.save(record("digits-2", 2.0))
+    assert memory.failed_start(record()) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2}', '{"version": 1, "record": {}}'])
+def test_a_damaged_file_counts_as_none(memory: Memory, tmp_path: Path, text: str) -> None:
+    memory.note_failure(record(), WHY)
+    [file] = (tmp_path / "state/dtctl/failed_starts").iterdir()
+    file.write_text(text)
+    assert memory.failed_start(record()) is None
+    assert memory.record_of_failed("digits-1") is None
+
+
+def test_a_failed_start_counts_unless_a_run_was_live_after_it() -> None:
+    tried = FailedStart(record(), WHY, at=1000.0)
+    none = dataclasses.replace(facts(running("worker:0")).status, time=0.0)
+    assert tried.comes_after(none), "no host has a run"
+    over = facts(ended("worker:0", "")).status
+    over = dataclasses.replace(over, verdict=dataclasses.replace(over.verdict, outcome=Outcome.FAILED))
+    assert tried.comes_after(over), "it had ended before"
+    assert not FailedStart(record(), WHY, at=950.0).comes_after(over), "it went on after the failed start"
+    live = facts(running("worker:0")).status
+    assert live.tasks[next(iter(live.tasks))].state is TaskState.RUNNING
+    assert not FailedStart(record(), WHY, at=time.time()).comes_after(live)
