@@ -34,7 +34,7 @@ _SAVED = re.compile(
 )
 """A checkpoint that is saved shows a step that was made."""
 _SHOWS_PROGRESS = re.compile(rb"loss|return|reward|fps")
-"""In a line with one of these a number of steps is not an option."""
+"""Words of a line in which a number of steps is no option."""
 _WRITER = rb"logging_writer\.py:[0-9]+\] \[([0-9]{1,15})\] "
 """clu.metric_writers, which the examples of Flax use."""
 

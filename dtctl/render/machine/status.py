@@ -47,13 +47,13 @@ def run_status(status: RunStatus) -> dict[str, Any]:
 
 
 def _progress(status: RunStatus) -> dict[str, Any]:
+    """The progress; of a program that names no step, also its position, from which the step is estimated."""
     progress = status.progress
-    position = progress.position
-    return {
-        **picked(progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
-        "stepIsEstimated": progress.step is not None and position is not None,
-        "position": picked(position, "epoch epochs batch batches") if position is not None else None,
-    }
+    shown = picked(progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss")
+    if progress.position is not None:
+        shown["stepIsEstimated"] = True
+        shown["position"] = picked(progress.position, "epoch epochs batch batches")
+    return shown
 
 
 def task_status(task: TaskStatus) -> dict[str, Any]:
