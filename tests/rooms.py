@@ -213,7 +213,9 @@ def without(rooms: Collection[str], copy: Path) -> None:
             shutil.rmtree(copy / folder, ignore_errors=True)
         for folder in FOLDERS:
             for joint in (copy / folder).glob(f"*/{room}.py"):
-                joint.unlink()
+                name = ".".join(joint.relative_to(copy).with_suffix("").parts)
+                if room in all_modules()[name].rooms:  # the topic `storage` of `check` only has the same name
+                    joint.unlink()
     for table in TABLES:
         path = copy / table
         path.write_text(without_rows(path.read_text(), rooms, path.parent))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
@@ -298,6 +299,14 @@ ENDED_SOMEHOW = "ended"
 """The signature of ends whose logs match no other signature."""
 
 
+@dataclass(frozen=True)
+class Span:
+    """The smallest and the largest of numbers that were measured on several hosts."""
+
+    least: float
+    most: float
+
+
 Version = tuple[str, tuple[str, ...]]
 """One of several versions, and the hosts that have it."""
 
@@ -374,6 +383,36 @@ def _user(one: GpuUser) -> str:
     run = f"{one['task']} of run {one['run']}, " if one["run"] else ""
     used = f", {one['used_bytes'] / 1e9:.1f} GB" if one["used_bytes"] is not None else ""
     return f"{one['name'] or 'a process'}{whose} ({run}pid {one['pid']}{used})"
+
+
+MOST_ALIKE = 3
+"""The most findings that differ only in measured numbers and are shown one by one."""
+
+
+def merged(every: Iterable[Finding]) -> list[Finding]:
+    """The findings; more than a few that differ only in measured numbers are one, about the hosts of all of them."""
+    same = grouped(((one.signature.name, _unmeasured(one)), one) for one in every)
+    return [finding for alike in same.values() for finding in (alike if len(alike) <= MOST_ALIKE else [_one_of(alike)])]
+
+
+def _unmeasured(finding: Finding) -> str:
+    return repr([(name, value) for name, value in sorted(finding.seen.fields.items()) if not _is_measured(name, value)])
+
+
+def _is_measured(name: str, value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and name != "port"
+
+
+def _one_of(alike: list[Finding]) -> Finding:
+    fields = dict(alike[0].seen.fields)
+    for name in [name for name, value in fields.items() if _is_measured(name, value)]:
+        values = [one.seen.fields[name] for one in alike]
+        fields[name] = Span(min(values), max(values)) if min(values) != max(values) else values[0]
+    hosts = dict.fromkeys(host for one in alike for host in one.seen.hosts)
+    tasks = dict.fromkeys(task for one in alike for task in one.seen.tasks)
+    return dataclasses.replace(
+        alike[0], seen=dataclasses.replace(alike[0].seen, tasks=tuple(tasks), hosts=tuple(hosts), fields=fields)
+    )
 
 
 def fails(finding: Finding) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dtctl.agent.records.reasons import sentence, signal_name
 from dtctl.model import TaskId
-from dtctl.operations.findings import End, Finding, Match, Wait, problems_of
+from dtctl.operations.findings import End, Finding, Match, Span, Wait, problems_of
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render.events import clock
 from dtctl.render.format import count, duration, fold, size, spans
@@ -164,6 +164,8 @@ def _at(hosts: Iterable[str]) -> str:
 
 def valued(name: str, value: Any) -> str:
     """A field as text for people; its name determines the unit (diagnosis.signature.Fields)."""
+    if isinstance(value, Span):
+        return f"{valued(name, value.least)} to {valued(name, value.most)}"
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):

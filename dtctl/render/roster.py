@@ -203,7 +203,7 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
         return f"straggler: its peers make {usual:.3g}/s"
     if complaint := Facts(status).complaint(task):
         return f"says: {clipped(complaint, 100)}"
-    target = status.progress.target
+    target = status.record.target_step
     if (
         task.entry["step"] is None
         or task.entry["step_time"] is None

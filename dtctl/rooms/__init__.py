@@ -54,7 +54,7 @@ ROOMS: Mapping[str, Room] = {
         {"check": Command("Start", "FILE", "Check every host: network, storage, programs, clocks", "up")},
         inspection="checking.inspection",
         privacy="checking.refuse_exposed",
-        needs=("diagnose",),
+        needs=("diagnose", "network"),
     ),
     "data": Room(
         {"data": Command("Start", "FILE", "Push, verify or drop the data set on the hosts")},
@@ -79,7 +79,7 @@ ROOMS: Mapping[str, Room] = {
         {"diagnose": Command("Repair", "READS", "Find out what is wrong, and what to do about it", "restart")},
         problems="operation.in_short",
         signatures="signatures.SIGNATURES",
-        needs=("metrics",),
+        needs=("metrics", "network"),
     ),
     "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers", "restart")}),
     "execute": Room(

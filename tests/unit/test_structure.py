@@ -148,7 +148,7 @@ BORROWED = (
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
-PURE = {"__future__", "binascii", "importlib", "itertools", "json", "math", "re", "signal"}
+PURE = {"bisect", "__future__", "binascii", "importlib", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
@@ -182,7 +182,6 @@ PARTS = {
     "bundles": {"link", "conversation", "host", "records"},
     "checkpoints": {"host", "records"},
     "vitals": {"host", "records"},
-    "network": {"run", "host", "records"},
     "link": {"records"},
     "conversation": {"rooms", "host", "records"},
     "rooms": {"records"},
@@ -194,7 +193,7 @@ PARTS = {
 """Which parts of the agent a part may use. `rooms` is the table of rooms."""
 
 OF_ROOMS = {
-    *("requests", "survival", "logs", "dump", "bundles", "checkpoints", "vitals", "network", "link", "rooms", "run"),
+    *("requests", "survival", "logs", "dump", "bundles", "checkpoints", "vitals", "link", "rooms", "run"),
     *("conversation", "host", "records"),
 }
 """The parts of the agent that a room may use."""

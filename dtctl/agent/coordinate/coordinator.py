@@ -134,7 +134,7 @@ class Coordinator:
         if message["type"] == "progress":
             known["heard"] = wall
             self.view.advance(host, message)
-            return self._ends_an_incident()
+            return self._ends_an_incident(host)
         if message["type"] != "hello" and message["type"] != "state":
             return False
         before, known["heard"] = known["state"], wall
@@ -154,7 +154,7 @@ class Coordinator:
             self._kept = message["kept"]
         self._merge_intents(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
-            return self._ends_an_incident() or message["lost_session"]
+            return self._ends_an_incident(host) or message["lost_session"]
         return True
 
     def _is_at_rest(self, task: str) -> bool:
@@ -162,9 +162,9 @@ class Coordinator:
         is_held = self.view.state(task) == "pending" and self.view.drained(task)
         return is_held or (self.view.final(task) and self.view.current(task))
 
-    def _ends_an_incident(self) -> bool:
+    def _ends_an_incident(self, host: str) -> bool:
         """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
-        return any(self.view.trains_again(one) for one in self.view.open_incidents())
+        return self.view.has_new_steps(host) and any(map(self.view.is_back, self.view.open_incidents()))
 
     def _has_cancelled_join(self, host: str) -> bool:
         """Whether the host joined a run that had started without it, and the `up` that added it was cancelled."""
@@ -362,8 +362,11 @@ class Coordinator:
             if offered[task]["by"] not in ("coordinator", host, ""):  # a user's request comes first
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
-        allowed_holders = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
-        for task, intent in intents.newer(self.view.intents, offered).items():
+        newer = intents.newer(self.view.intents, offered)
+        allowed_holders: Optional[Set[str]] = None if self._rebuilt else {host}
+        if not self._rebuilt and any(hold["holder"] != host for one in newer.values() for hold in one["holds"]):
+            allowed_holders = {host, *drains.holders(self.view.intents)}
+        for task, intent in newer.items():
             before = self.view.intents[task]
             self.view.intents[task] = intent = drains.confirmed(intent, allowed_holders)
             if intent["by"] == host and intents.wish(intent) != intents.wish(before):

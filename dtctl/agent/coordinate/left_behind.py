@@ -61,17 +61,17 @@ class LeftBehind:
         self._before = {task: was for task, was in self._before.items() if _may_hang(view, task)}
         if not self._before:
             self._since = None
-        self.hung = {task: limit_s for task in self._before for limit_s in self._limit(view, task, now)}
+        newest = max((at for _, at in self._peers.values()), default=float("-inf"))  # those in `_before` made no step
+        late = self._before if now - newest <= PEER_S else {}
+        self.hung = {task: limit_s for task in late for limit_s in self._limit(view, task, now)}
 
     def _limit(self, view: View, task: str, now: float) -> Tuple[float, ...]:
-        """The limit that the task has exceeded, if it has, while a peer makes steps."""
+        """The limit that the task has exceeded, if it has."""
         assert self._since is not None
         limit_s = limit_after_cut(view.entry(task), view.recovery)
         if limit_s is None:
             return ()
-        others = (at for other, (_, at) in self._peers.items() if other != task)
-        is_late = now - self._since >= limit_s and now - max(others, default=float("-inf")) <= PEER_S
-        return (limit_s,) if is_late else ()
+        return (limit_s,) if now - self._since >= limit_s else ()
 
 
 def _progress(view: View, task: str) -> Tuple[int, Optional[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..records.reasons import Fact, because, fact, said, sentence, why_of
 from ..records.values import FINAL
+from ..records.whole_run import is_open
 from ..run import policy, run_events
 from ..run.cause import names_damaged_file
 from ..run.hangs import HANGS
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from ..records.values import Loss, Repair
     from ..records.whole_run import Collateral, Incident
     from .view import LostAttempt, View
+
+    Cause = Tuple[float, str]
+    """When a task has ended with which others may have lost their connections, and which."""
 
     Lost = Union[Past, Incident, LostAttempt]
     """A loss: an attempt, or an incident whose restart did not help."""
@@ -61,6 +65,10 @@ class Recovery:
         self._silent: Dict[int, float] = {}
         self._without_cause: Dict[Tuple[str, int], float] = {}
         """Attempts that have lost a peer of which nothing is known yet: since when."""
+        self._known: Dict[str, Incident] = {}
+        """The incident in which each task was when this step began, or that has begun in it."""
+        self._step: Optional[int] = None
+        """The run's newest step when this step began."""
         self._repairs = Repairs(view)
         self._beginning = stalls.Beginning()
 
@@ -108,7 +116,13 @@ class Recovery:
             self._view.data["noted"][task] = max((one["attempt"] for one in past), default=0)
 
     def step(self, now: float, wall: float) -> Optional[Judgement]:
-        """Notices, decides and follows. A judgement when nothing is to be restarted any more."""
+        """Notices, decides and follows. A judgement when nothing is to be restarted any more.
+
+        Hundreds of tasks may be lost at once: what is the same for all of them is computed once.
+        """
+        self._view.note_steps()
+        self._known = {task: one for one in self._view.open_incidents() for task in one["tasks"]}
+        self._step = self._view.step()
         for task, ending in self._new_endings(now):
             failure = self._lost(task, ending, now, wall)
             if failure is not None:
@@ -117,13 +131,26 @@ class Recovery:
             failure = self._follow(one, now, wall)
             if failure is not None:
                 return failure
-        for one in list(self._view.open_incidents()):
-            if self._is_still_silent(one, now, wall):
-                why = [fact("still_silent")]
-                failure = self._restart(one["task"], one, "still_silent", why, self._gang(one["task"]), now, wall)
-                if failure is not None:
-                    return failure
-        return self._restart_what_never_began(now, wall)
+        return self._restart_what_is_silent(now, wall) or self._restart_what_never_began(now, wall)
+
+    def _restart_what_is_silent(self, now: float, wall: float) -> Optional[Judgement]:
+        """Restarts everything that trains if all tasks are back and none has trained for too long."""
+        view = self._view
+        is_whole = view.all_in_touch() and not view.is_recovering()
+        back = [one for one in view.open_incidents() if view.is_back(one)] if is_whole else []
+        limits = stalls.silence_limits(view) if back else {}
+        limit_of = {one["id"]: limits[stalls.after_a_hang(one)] for one in back}
+        self._silent = {id_: self._silent.get(id_, now) for id_, limit_s in limit_of.items() if limit_s is not None}
+        for one in back:
+            limit_s = limit_of[one["id"]]
+            if limit_s is not None and now - self._silent[one["id"]] >= limit_s and self._may_restart(one, wall):
+                why, tasks = [fact("still_silent")], self._gang(one["task"])
+                return self._restart(one["task"], one, "still_silent", why, tasks, now, wall)
+        return None
+
+    def _may_restart(self, one: Incident, wall: float) -> bool:
+        """Whether a restart of all that train loses nothing that no checkpoint has, unless they hang anyway."""
+        return stalls.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
 
     def _restart_what_never_began(self, now: float, wall: float) -> Optional[Judgement]:
         idle_s = self._beginning.update(self._view, now)
@@ -138,7 +165,8 @@ class Recovery:
     def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once: causes before those that follow from them."""
         new = [(task, past) for task in self._view.tasks for past in self._unnoted(task)]
-        awaiting = {task: past["attempt"] for task, past in new[::-1] if self._awaits_cause(task, past, now)}
+        causes = self._causes() if any(map(_lost_peer, new)) else []
+        awaiting = {task: past["attempt"] for task, past in new[::-1] if self._awaits_cause(task, past, causes, now)}
         self._without_cause = {key: at for key, at in self._without_cause.items() if awaiting.get(key[0]) == key[1]}
         ready = [one for one in new if one[0] not in awaiting or one[1]["attempt"] < awaiting[one[0]]]
         self._view.data["noted"].update({task: past["attempt"] for task, past in ready})
@@ -155,18 +183,25 @@ class Recovery:
     def awaits_cause(self, task: str, now: float) -> bool:
         """Whether its last attempt has lost a peer just now, of whose end nothing is known yet."""
         history = self._view.entry(task)["history"]
-        return bool(history) and self._awaits_cause(task, history[-1], now)
+        return bool(history) and self._awaits_cause(task, history[-1], self._causes(), now)
 
-    def _awaits_cause(self, task: str, past: Past, now: float) -> bool:
-        if not policy.is_own(past) or not _lost_peer((task, past)) or self._has_cause(task, past):
+    def _awaits_cause(self, task: str, past: Past, causes: Optional[List[Cause]], now: float) -> bool:
+        """`causes`: as `_causes`."""
+        if causes is None or not policy.is_own(past) or not _lost_peer((task, past)):
+            return False
+        if any(other != task for _, other in policy.near(causes, past["ended"])):
             return False
         return now - self._without_cause.setdefault((task, past["attempt"]), now) < AWAIT_CAUSE_S
 
-    def _has_cause(self, task: str, past: Past) -> bool:
-        """Whether it is known that a task was lost, or a host, with which it may have lost its connection."""
-        ends = (one for other in self._view.tasks if other != task for one in self._view.entry(other)["history"][-1:])
-        causes = (one for one in ends if one["code"] != 0 and not policy.lost_peer(one["cause"]))
-        return not self._view.all_in_touch() or any(policy.may_follow(past["ended"], one["ended"]) for one in causes)
+    def _causes(self) -> Optional[List[Cause]]:
+        """The last ends of tasks with which others may have lost their connections, by their times.
+
+        None while a host is unreachable, which is a cause for every task.
+        """
+        if not self._view.all_in_touch():
+            return None
+        ends = [(task, one) for task in self._view.tasks for one in self._view.entry(task)["history"][-1:]]
+        return sorted((one["ended"], task) for task, one in ends if one["code"] != 0 and not _lost_peer((task, one)))
 
     def _ps_that_left(self, now: float) -> Iterator[str]:
         """Parameter servers that have exited by themselves, including those that were restarted before."""
@@ -181,7 +216,7 @@ class Recovery:
 
     def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Judgement]:
         why = _why(self._view.entry(task), ending)
-        known = self._view.incident_of(task)
+        known = self._incident_of(task)
         is_held = self._view.intents[task]["want"] == "hold"
         if known is not None and known["begun"] is None and not known["own"] and is_held:
             damaged_file = names_damaged_file(ending["cause"])
@@ -228,18 +263,31 @@ class Recovery:
         if lost is not None:
             return _failed(task, lost, loss)
         data["restarts"] += 1
-        for other in list(self._view.open_incidents()):
-            if set(other["tasks"]) <= set(tasks):
-                self._close(other, fact("lost_too", task=task))
+        for other in self._within(tasks):
+            self._close(other, fact("lost_too", task=task))
         cause = past["cause"] if past is not None else ""
-        incident = self._view.open_incident(task, ending, loss, why, tasks, wall, cause=cause)
+        incident = self._view.open_incident(task, ending, loss, why, tasks, wall, cause=cause, step=self._step)
         incident["own"] = own
+        self._known.update(dict.fromkeys(tasks, incident))
         delay_s = None if own else decided.delay_s
         if delay_s is not None:
             self._due[incident["id"]] = now + delay_s
             self._hold(task, tasks, decided.restarts, why)
         self._record("decision", [*why, _plan(task, tasks, delay_s)], task=task)
         return None
+
+    def _incident_of(self, task: str) -> Optional[Incident]:
+        """The newest open incident that restarts this task."""
+        known = self._known.get(task)
+        return known if known is None or is_open(known) else self._view.incident_of(task)
+
+    def _within(self, tasks: List[str]) -> List[Incident]:
+        """The open incidents that restart these tasks and no others."""
+        if len(tasks) == 1:
+            known = self._incident_of(tasks[0])
+            return [known] if known is not None and known["tasks"] == tasks else []
+        every = set(tasks)
+        return [one for one in self._view.open_incidents() if every.issuperset(one["tasks"])]
 
     def _hold(self, task: str, tasks: List[str], restarts: int, why: List[Fact]) -> None:
         for other in tasks:
@@ -303,18 +351,6 @@ class Recovery:
             one["recovered"] = wall
             self._record("decision", run_events.recovery(one), task=one["task"])
         return None
-
-    def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
-        """Whether all tasks are back and none has trained for too long."""
-        limit_s = stalls.silence_limit(self._view, one)
-        all_are_there = self._view.all_in_touch() and not self._view.is_recovering()
-        if limit_s is None or not self._view.is_back(one) or not all_are_there:
-            self._silent.pop(one["id"], None)
-            return False
-        since = self._silent.setdefault(one["id"], now)
-        if now - since < limit_s:
-            return False
-        return stalls.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:

@@ -36,17 +36,18 @@ def after_a_hang(one: Incident) -> bool:
     return one["loss"] in ("hung", "still_silent")
 
 
-def silence_limit(view: View, one: Incident) -> Optional[float]:
-    """Doubles with each restart of all tasks in vain, as restoring may take that long. None: for ever."""
-    stall_s = view.recovery["stall_s"]
-    if after_a_hang(one):
-        limit_s = max(stall_s or 0.0, SILENCE_S)
-    else:
-        learnt_s = max(view.entry(task)["first_step_s"] for task in view.tasks)
-        if stall_s == 0 or not learnt_s or is_done(view.step(), view.spec["target_step"]):
-            return None
-        limit_s = learnt_limit(learnt_s, None if stall_s is None else max(stall_s, SILENCE_S))
-    return patience(limit_s, in_vain(view))
+def silence_limits(view: View) -> Dict[bool, Optional[float]]:
+    """The limits of incidents after a hang (True), and of others. None: for ever.
+
+    They double with each restart of all tasks in vain, as restoring may take that long.
+    """
+    stall_s, vain = view.recovery["stall_s"], in_vain(view)
+    after_hang_s = patience(max(stall_s or 0.0, SILENCE_S), vain)
+    learnt_s = max(view.entry(task)["first_step_s"] for task in view.tasks)
+    if stall_s == 0 or not learnt_s or is_done(view.step(), view.spec["target_step"]):
+        return {True: after_hang_s, False: None}
+    limit_s = learnt_limit(learnt_s, None if stall_s is None else max(stall_s, SILENCE_S))
+    return {True: after_hang_s, False: patience(limit_s, vain)}
 
 
 def in_vain(view: View) -> int:

@@ -16,6 +16,7 @@ from ..records.whole_run import (
     Incident,
     RunView,
     has_steps,
+    is_open,
     is_waiting,
 )
 from ..run import drains, goodput, hangs, intents, outcome
@@ -86,9 +87,14 @@ class View:
         self._contact = {task: data["hosts"][place["host"]] for task, place in self.roster.items()}
         self._with_role: Dict[Tuple[Role, ...], List[str]] = {}
         self._held = {task for stage in self.stages if stage["held"] for task in stage["tasks"]}
+        self._steps: Dict[str, Optional[int]] = {}
+        """The step of each task when steps were last counted."""
+        self._newest: Optional[str] = None
+        """The trainer with the newest step then."""
         self.lead = spec["lead"]
         self.coordinator = spec["coordinator"]
         self.own_host = self.coordinator["host"]
+        self._steps = {task: self.entry(task)["step"] for task in self.roster}
 
     @property
     def tasks(self) -> List[str]:
@@ -286,6 +292,20 @@ class View:
             (one["step"] for one in entries if one["step"] is not None and one["position"] is None), default=None
         )
 
+    def note_steps(self) -> None:
+        """Counts in `advances` that a trainer has reported another step since the last call."""
+        steps = {task: self.entry(task)["step"] for task in self.trainers}
+        if any(step not in (None, self._steps[task]) for task, step in steps.items()):
+            self.data["advances"] += 1
+        self._steps.update(steps)
+        known = [task for task, step in steps.items() if step is not None]
+        self._newest = max(known, key=lambda task: steps[task] or 0, default=None)
+
+    def has_new_steps(self, host: str) -> bool:
+        """Whether a trainer there has reported another step since `note_steps`."""
+        own = [task for task in self.tasks_on(host) if self.role(task) in ("lead", "worker")]
+        return any(self.entry(task)["step"] not in (None, self._steps[task]) for task in own)
+
     def open_incident(
         self,
         task: str,
@@ -296,8 +316,9 @@ class View:
         wall: float,
         *,
         cause: str = "",
+        step: Optional[int] = None,
     ) -> Incident:
-        """A new incident, already among those of the view."""
+        """A new incident, already among those of the view. `step`: the run's, where it is known."""
         known = self.data["incidents"]
         incident: Incident = {
             "id": known[-1]["id"] + 1 if known else 1,
@@ -314,8 +335,9 @@ class View:
             "tasks": tasks,
             "own": self.own(task) and tasks == [task],
             "collateral": [],
-            "step": self.step(),
+            "step": self.step() if step is None else step,
             "steps_at_restart": {},
+            "advances": 0,
             "back_to": None,
             "begun": None,
             "recovered": None,
@@ -325,13 +347,13 @@ class View:
         return incident
 
     def open_incidents(self) -> Iterator[Incident]:
-        return filter(_is_open, self.data["incidents"])
+        return filter(is_open, self.data["incidents"])
 
     def forget_incidents(self) -> None:
         """Forgets the oldest incidents that are over."""
         known = self.data["incidents"]
         if len(known) > MOST_INCIDENTS:
-            self.data["incidents"] = _without_oldest(known, lambda one: not _is_open(one), MOST_INCIDENTS)
+            self.data["incidents"] = _without_oldest(known, lambda one: not is_open(one), MOST_INCIDENTS)
 
     def waiting_incidents(self) -> Iterator[Incident]:
         return filter(is_waiting, self.data["incidents"])
@@ -348,7 +370,8 @@ class View:
     def begin_incident(self, incident: Incident, wall: float) -> None:
         """Lets the incident's tasks start. Steps reported before now do not count as recovery."""
         incident["begun"] = wall
-        incident["steps_at_restart"] = {task: self.entry(task)["step"] for task in self.trainers}
+        incident["steps_at_restart"] = {} if self._newest is None else {self._newest: self._steps[self._newest]}
+        incident["advances"] = self.data["advances"]
 
     def is_back(self, incident: Incident) -> bool:
         """Whether its tasks are ready again or have ended."""
@@ -365,12 +388,7 @@ class View:
             return False
         if not has_steps(incident):
             return True
-        before = incident["steps_at_restart"]
-        return any(self.entry(task)["step"] not in (None, before.get(task)) for task in self.trainers)
-
-
-def _is_open(one: Incident) -> bool:
-    return one["recovered"] is None and one["closed"] is None
+        return self.data["advances"] != incident["advances"]
 
 
 def _without_oldest(every: List[T], may_go: Callable[[T], bool], most: int) -> List[T]:

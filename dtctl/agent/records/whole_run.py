@@ -169,7 +169,9 @@ class Incident(Because):
     step: Optional[Count]
     """The last step before it."""
     steps_at_restart: Dict[TaskName, Optional[Count]]
-    """The steps of its tasks when they were allowed to start again."""
+    """The task with the newest step when its tasks were allowed to start again, and that step; empty without one."""
+    advances: Default[Count, 0]
+    """How often steps had been reported by then, as `advances` of the run counts."""
     back_to: Optional[Count]
     """The step of the checkpoint from which the training continued."""
     begun: Optional[Epoch]
@@ -183,9 +185,14 @@ class Incident(Because):
 formerly(Incident, steps_at_restart="told")
 
 
+def is_open(incident: Incident) -> bool:
+    """Whether its recovery is awaited."""
+    return incident["recovered"] is None and incident["closed"] is None
+
+
 def is_waiting(incident: Incident) -> bool:
     """Whether its tasks are being cleared away, or wait for the end of a delay."""
-    return incident["recovered"] is None and incident["closed"] is None and incident["begun"] is None
+    return is_open(incident) and incident["begun"] is None
 
 
 def has_steps(incident: Incident) -> bool:
@@ -211,6 +218,8 @@ class RunView(Record):
     intents: Intents
     incidents: AtMost[List[Incident], MOST_TASKS + MOST_INCIDENTS]
     restarts: Count
+    advances: Default[Count, 0]
+    """How often the coordinator has found that a task that trains had reported another step."""
     request_serial: Count
     missing: Optional[Reason]
     """What the start waits for, and why."""

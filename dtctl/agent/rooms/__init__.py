@@ -49,8 +49,12 @@ ROOMS: Dict[str, Room] = {
             "storage": ("storage.storage_facts", "records.StorageQuestion", "records.StorageFacts"),
             "urls": ("urls.urls_facts", "records.UrlsQuestion", "records.UrlsFacts"),
             "speed": ("speed.speed_facts", "records.SpeedQuestion", "records.SpeedFacts"),
-            "network": ("network.network_facts", "records.network.NetworkQuestion", "records.network.NetworkFacts"),
-            "ssh": ("ssh.ssh_facts", "records.network.SshQuestion", "records.network.SshFacts"),
+            "network": (
+                "network.network_facts",
+                "rooms.network.records.NetworkQuestion",
+                "rooms.network.records.NetworkFacts",
+            ),
+            "ssh": ("ssh.ssh_facts", "rooms.network.records.SshQuestion", "rooms.network.records.SshFacts"),
         },
         inspects="serving.gather_facts",
     ),
@@ -82,6 +86,7 @@ ROOMS: Dict[str, Room] = {
         {"metrics": ("serving.metrics", "records.MetricsRequest", "records.MetricsResult")},
         frames={"points": "records.Points"},
     ),
+    "network": Room({}),  # what `check` and `diagnose` do to reach other hosts
     "tensorboard": Room(
         {
             "event_dirs": ("serving.event_dirs", "records.requests.Request", "records.EventDirsResult"),

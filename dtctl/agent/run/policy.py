@@ -7,6 +7,7 @@ repeated. A signal counts as 128 plus its number.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 
 from ..records.kinds import made
 from ..records.reasons import Fact, fact, why_of
@@ -271,13 +272,22 @@ def may_follow(ended: float, cause_ended: float) -> bool:
     return ended - FOLLOWS_S <= cause_ended <= ended + CLOCKS_AGREE_S
 
 
+def near(causes: Sequence[Tuple[float, str]], ended: float) -> Sequence[Tuple[float, str]]:
+    """Those among sorted ends of tasks from which the end of a task that lost a peer, and ended then, may follow.
+
+    Two are enough: at most one of them is its own.
+    """
+    first = bisect_left(causes, (ended - FOLLOWS_S, ""))
+    return [one for one in causes[first : first + 2] if may_follow(ended, one[0])]
+
+
 def causes_first(ends: Sequence[T], at: Callable[[T], float], follows: Callable[[T], bool]) -> List[T]:
     """Ends by their times, except that one which only lost a peer comes after the end that it may follow from."""
-    causes = [at(end) for end in ends if not follows(end)]
+    causes = sorted(at(end) for end in ends if not follows(end))
 
     def key(one: T) -> Tuple[float, bool]:
-        later = [cause for cause in causes if at(one) < cause <= at(one) + CLOCKS_AGREE_S] if follows(one) else []
-        return max(later, default=at(one)), follows(one)
+        last = bisect_right(causes, at(one) + CLOCKS_AGREE_S) - 1 if follows(one) else -1
+        return max(at(one), causes[last]) if last >= 0 else at(one), follows(one)
 
     return sorted(ends, key=key)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network import SshFacts, SshQuestion
+from dtctl.agent.rooms.network.records import SshFacts, SshQuestion
 from dtctl.model import grouped
 from dtctl.operations.findings import Finding
 from dtctl.rooms.check import Answers, CheckContext, Line, Statement, Topic, found, once

@@ -12,9 +12,9 @@ import pytest
 
 from dtctl.agent.host import machine, processes
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.network import Peer
 from dtctl.agent.records.vitals import Machine
 from dtctl.agent.rooms.diagnose import serving as health
+from dtctl.agent.rooms.network.records import Peer
 from dtctl.agent.vitals import machine_load, usage
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
 from dtctl.agent.vitals.usage import Others, Quota, Usage

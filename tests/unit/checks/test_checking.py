@@ -14,7 +14,7 @@ import pytest
 import dtctl.rooms.check as check_room
 from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.kinds import InvalidValue, made
-from dtctl.agent.records.network import NetworkFacts, SshFacts
+from dtctl.agent.rooms.network.records import NetworkFacts, SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError, PreflightError, TransportError
 from dtctl.operations.client import Progress, silent
@@ -161,7 +161,7 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
 
 
 def test_findings_and_signatures_have_the_same_names() -> None:
-    paths = [*ROOM.rglob("*.py"), ROOM.parent / "data" / "check.py"]
+    paths = [*ROOM.rglob("*.py"), *ROOM.parent.glob("*/check.py")]
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "found"]

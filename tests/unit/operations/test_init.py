@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from dtctl.config.load import load_cluster
 from dtctl.errors import UsageError
 from dtctl.rooms.init.operation import cluster_name, template_names, write_template
 from tests.unit.conftest import Typed
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,17 @@ def test_a_link_in_the_place_of_a_file_is_there_already_also_where_it_leads_nowh
         write_template("hello", tmp_path / "clone", "clone")
     assert [path.name for path in tmp_path.iterdir()] == ["clone"]
     assert [path.name for path in (tmp_path / "clone").iterdir()] == [name]
+
+
+def test_closed_stderr_does_not_stop_init(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "dtctl", "init", "--template", "hello", "made"]
+    env = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    with os.fdopen(writing, "wb") as gone:
+        done = subprocess.run(argv, cwd=tmp_path, env=env, stderr=gone, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "made" / "cluster.yaml").is_file()
 
 
 def test_what_init_wrote_and_its_templates_are_one_document_each(typed: Typed) -> None:

@@ -26,6 +26,7 @@ from dtctl.render.status import show_runs, show_status, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
 from dtctl.transport.fanout import SomeHostsFailed
+from tests.unit.agent.coordinate.counting import executed
 from tests.unit.clusters import cluster, job
 from tests.unit.diagnosing import ended, facts, machine, running
 from tests.unit.ended_logs import LOGS
@@ -336,6 +337,11 @@ def test_200_tasks_fit_on_30_lines(screen: pytest.MonkeyPatch, capsys: pytest.Ca
     assert "61/s" in rows[2]
     assert lines[1].startswith("problem: worker:7 on gpu-3 exited 2 at ")
     assert "straggler: its peers make 61/s" in " ".join(rows[1])
+
+
+def test_rows_of_four_times_as_many_tasks_are_four_times_as_much_work() -> None:
+    few, many = of(*workers(50)), of(*workers(200))
+    assert executed(lambda: rows_of(many)) <= 4.2 * executed(lambda: rows_of(few))
 
 
 def test_a_pipe_and_all_show_every_task(screen: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,13 +12,13 @@ import time
 from contextlib import suppress
 
 from ...host import files, paths
-from ...network import connecting, listening
-from ...network.listening import CHUNK, READY, SENT_AHEAD
 from ...records.kinds import made
-from ...records.network import Bound, Measured, NetworkFacts, NetworkQuestion, Peer
 from ...records.spec import ports_of
 from ...run.runfiles import RunFiles
 from ...survival import revival
+from ..network import connecting, listening
+from ..network.listening import CHUNK, READY, SENT_AHEAD
+from ..network.records import Bound, Measured, NetworkFacts, NetworkQuestion, Peer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

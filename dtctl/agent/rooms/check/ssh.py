@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from ...host import machine, processes
 from ...records.kinds import made
-from ...records.network import SshFacts, SshQuestion
 from ...run import environment
+from ..network.records import SshFacts, SshQuestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import time
 
 from ...host import paths, ports, processes
 from ...host.secrets import Masks
-from ...network import connecting
 from ...records.run_state import Entry, Start, State
 from ...records.vitals import MOST_LOG, MOST_UNREACHED, DiagnoseResult, Diverged, TaskVitals, Unreached
 from ...requests import runs
@@ -19,15 +18,16 @@ from ...vitals import machine_load
 from ...vitals.machine_load import MachineLoad
 from ...vitals.usage import Others, Usage
 from ..metrics.serving import LOOK_LIMIT_S
+from ..network import connecting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Sequence, Set
 
     from ...conversation import Conversation
-    from ...records.network import Peer
     from ...records.requests import Request
     from ...records.spec import Spec, TaskSpec
+    from ..network.records import Peer
 
 
 def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:

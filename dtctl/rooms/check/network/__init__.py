@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from dtctl.agent.records.network import Bound, NetworkFacts, Resolved
+from dtctl.agent.rooms.network.records import Bound, NetworkFacts, Resolved
 from dtctl.dataclass import dataclass
 from dtctl.operations.up.conflicts import COORDINATOR
 from dtctl.plan import RunPlan
@@ -46,7 +46,7 @@ class Attempt:
     at: str = ""
     """The addresses that the endpoint's name resolves to on the source."""
     hindrance: str = ""
-    """The reason of agent.records.network.Reached; empty: the endpoint was reached."""
+    """The reason of agent.rooms.network.records.Reached; empty: the endpoint was reached."""
     by: str = ""
     text: str = ""
 

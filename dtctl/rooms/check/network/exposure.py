@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from dtctl.agent.records.network import NetworkFacts
+from dtctl.agent.rooms.network.records import NetworkFacts
 from dtctl.model import TaskId, grouped
 from dtctl.operations.findings import Finding
 from dtctl.operations.up.conflicts import COORDINATOR
@@ -181,7 +181,7 @@ def _dialled(door: Door, nonce: str, limit_s: float) -> Dialled | None:
 
 
 def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
-    """Whether the host answers the nonce, as dtctl/agent/network/listening.py does."""
+    """Whether the host answers the nonce, as dtctl/agent/rooms/network/listening.py does."""
     connection.sendall(f"{nonce} ask\n".encode())
     with connection.makefile("rb") as lines:
         return lines.readline(_LONGEST).removesuffix(b"\n") == f"dtctl check {host}".encode()

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQuestion
+from dtctl.agent.rooms.network.records import Link, Measured, NetworkFacts, NetworkQuestion
 from dtctl.dataclass import dataclass
 from dtctl.model import grouped
 from dtctl.operations.findings import Finding

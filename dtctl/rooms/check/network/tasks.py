@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
+from dtctl.agent.rooms.network.records import NetworkFacts, NetworkQuestion
 from dtctl.config.strategies import PS
 from dtctl.dataclass import dataclass
 from dtctl.model import CHOSEN_PORT, grouped

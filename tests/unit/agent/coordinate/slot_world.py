@@ -105,7 +105,7 @@ class SlotWorld(World):
             task, before = member["task"], self.places[member["task"]]
             if member["host"] != before:
                 self.left[before, task] = self.tasks[task]
-                self.places[task] = member["host"]
+                self.place(task, member["host"])
                 self.tasks[task] = SimTask(member, self.spec, self._clock(member["host"]), self.wall)
         self._repair_on_order()
 

@@ -87,7 +87,7 @@ def test_run_without_steps_has_recovered_when_its_tasks_run() -> None:
     one = lost(view, "worker:0")
     assert not view.trains_again(one)
     view.begin_incident(one, 1011.0)
-    assert (one["begun"], one["steps_at_restart"]) == (1011.0, {"chief:0": None, "worker:0": None, "worker:1": None})
+    assert (one["begun"], one["steps_at_restart"]) == (1011.0, {})
     assert not has_steps(one)
     assert view.trains_again(one)
 
@@ -97,12 +97,15 @@ def test_run_with_steps_has_recovered_at_the_next_step_of_any_task() -> None:
     views.reported(view, "worker:1", step=40)
     one = lost(view, "worker:0")
     assert has_steps(one)
+    view.note_steps()
     view.begin_incident(one, 1011.0)
-    assert one["steps_at_restart"]["worker:1"] == 40
+    assert one["steps_at_restart"] == {"worker:1": 40}
     assert not view.trains_again(one)
     views.reported(view, "ps:0", step=3)
+    view.note_steps()
     assert not view.trains_again(one), "a ps does not train"
     views.reported(view, "chief:0", step=1)
+    view.note_steps()
     assert view.trains_again(one)
     views.reported(view, "worker:0", ready=False)
     assert not view.trains_again(one)
@@ -112,6 +115,7 @@ def test_step_from_before_the_incident_shows_that_the_run_reports_steps() -> Non
     view = views.running()
     one = lost(view, "worker:0")
     views.reported(view, "worker:1", step=40)
+    view.note_steps()
     view.begin_incident(one, 1011.0)
     assert (one["step"], has_steps(one)) == (None, True)
     assert not view.trains_again(one)

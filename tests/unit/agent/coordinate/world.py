@@ -15,7 +15,7 @@ from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders
 from dtctl.agent.records.reasons import because, fact, said
-from dtctl.agent.records.run_state import Ending, How, LostCheckpoint, Repaired
+from dtctl.agent.records.run_state import Ending, How, Intents, LostCheckpoint, Repaired
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.records.values import Repair
 from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
@@ -103,8 +103,9 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
 class World:
     """`run_for` turns the clock; what the coordinator decides is done by the hosts that it reaches."""
 
-    def __init__(self, strategy: str, places: Mapping[str, str], **fields: Any) -> None:
-        self.spec = spec_of(strategy, places, **fields)
+    def __init__(self, strategy: str, places: Mapping[str, str], spec: Spec | None = None, **fields: Any) -> None:
+        """`spec`: that of the coordinator's host, in place of one by the other arguments."""
+        self.spec = spec if spec is not None else spec_of(strategy, places, **fields)
         self.now, self.wall = 100.0, 1_700_000_000.0
         self.checkpoint: int | None = 100
         self.mended: list[str] = []
@@ -113,6 +114,7 @@ class World:
         self.tasks = {place["task"]: SimTask(place, self.spec, self.now, self.wall) for place in self.spec["roster"]}
         self._repair_on_order()
         self.places = dict(places)
+        self._by_host: dict[str, list[str]] = {}
         self.cut: set[str] = set()
         self.crashed: set[str] = set()
         self.kept = True
@@ -220,6 +222,28 @@ class World:
             assert self.now < end, (self.data["phase"], self.data["condition"], self.states, self.events[-5:])
             self.tick()
 
+    @property
+    def workers(self) -> list[str]:
+        return [name for name in self.tasks if name.startswith("worker:")]
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those of the workers."""
+        return list(dict.fromkeys(self.places[name] for name in self.workers))
+
+    def train(self) -> None:
+        """Every running task of the training makes a step."""
+        for name, task in self.tasks.items():
+            if task.entry["state"] == "running" and not name.startswith("ps:"):
+                task.entry["step"] = (task.entry["step"] or 0) + 1
+
+    def train_for(self, seconds: float) -> None:
+        """`run_for`, with a step every three seconds, the interval in which agents report steps."""
+        end = self.now + seconds
+        while self.now < end:
+            self.train()
+            self.run_for(min(3.0, end - self.now))
+
     def tick(self) -> None:
         self.now += STEP_S
         self.wall += STEP_S
@@ -233,9 +257,7 @@ class World:
         orders = self.coordinator.orders()
         for host, message in orders:
             assert host in self._greeted
-            taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
-            for name, intent in taken.items():
-                self.tasks[name].intent = intent.copy()
+            self._obey(host, message["intents"])
             self.sent.append(host)
             self.recovering[host] = message["recovering"]
             if message["kept"] and host not in self.spec["absent"]:
@@ -245,6 +267,11 @@ class World:
         self.events += self.coordinator.history
         self.coordinator.history.clear()
         return orders
+
+    def _obey(self, host: str, ordered: Intents) -> None:
+        taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, ordered)
+        for name, intent in taken.items():
+            self.tasks[name].intent = intent.copy()
 
     def _exchange(self, host: str) -> None:
         if host in self.crashed or host in self._over:
@@ -258,7 +285,11 @@ class World:
         message = self._news(host) if host in self._greeted else self._hello(host)
         if message is not None:
             reported: Any = json.loads(json.dumps(message))
-            self.coordinator.receive(host, checked(FROM_AGENT[reported["type"]], reported), self.now, self.wall)
+            self._report(host, checked(FROM_AGENT[reported["type"]], reported))
+
+    def _report(self, host: str, message: Any) -> None:
+        """It reaches the coordinator."""
+        self.coordinator.receive(host, message, self.now, self.wall)
 
     def _hello(self, host: str) -> Any:
         self._greeted.add(host)
@@ -313,12 +344,18 @@ class World:
     def _hang_up(self, host: str) -> None:
         if host in self._greeted:
             self._greeted.discard(host)
-            self.coordinator.receive(
-                host, {"type": "gone", "reason": "no word for 10 s", "last_received": self.now}, self.now, self.wall
-            )
+            self._report(host, {"type": "gone", "reason": "no word for 10 s", "last_received": self.now})
 
     def _on(self, host: str) -> list[str]:
-        return [name for name, place in self.places.items() if place == host]
+        if not self._by_host:
+            for name, place in self.places.items():
+                self._by_host.setdefault(place, []).append(name)
+        return self._by_host.get(host, [])
+
+    def place(self, task: str, host: str) -> None:
+        """From now on the task is on this host."""
+        self.places[task] = host
+        self._by_host.clear()
 
 
 def async_ps(**fields: Any) -> World:
@@ -334,5 +371,17 @@ def collective(**fields: Any) -> World:
 
 def running(world: World) -> World:
     world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
+    world.run_for(1.0)
+    return world
+
+
+def fleet(strategy: str, hosts: int, **fields: Any) -> World:
+    """A training that has begun: a chief, four ps but for collective training, and a worker on each of `hosts`."""
+    ps = {} if strategy == "collective" else {f"ps:{number}": f"p{number}" for number in range(4)}
+    places = {"chief:0": "c", **ps, **{f"worker:{number}": f"h{number}" for number in range(hosts)}}
+    budget = {"max_restarts": 1000, "max_run_restarts": 100_000, **fields.pop("recovery", {})}
+    fields = {"min_workers": 1, "resizes": strategy == "collective", **fields}
+    world = running(World(strategy, places, recovery=budget, **fields))
+    world.train()
     world.run_for(1.0)
     return world

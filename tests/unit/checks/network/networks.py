@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.network import Bound, NetworkFacts, NetworkQuestion, Resolved
+from dtctl.agent.rooms.network.records import Bound, NetworkFacts, NetworkQuestion, Resolved
 from dtctl.rooms.check.network import Attempt, Endpoint, View
 
 Fails = Callable[[str, str, int], str]

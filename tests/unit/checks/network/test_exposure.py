@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network import Bound
+from dtctl.agent.rooms.network.records import Bound
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local
 from dtctl.operations.client import silent

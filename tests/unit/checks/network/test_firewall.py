@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.network import SshFacts
+from dtctl.agent.rooms.network.records import SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import PreflightError
 from dtctl.operations.client.persistent import Greeted

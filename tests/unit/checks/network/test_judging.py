@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network import Bound, Measured, Resolved
+from dtctl.agent.rooms.network.records import Bound, Measured, Resolved
 from dtctl.rooms.check.network import Attempt, Cause, View, endpoints_of, open_endpoints
 from dtctl.rooms.check.network.exposure import through
 from dtctl.rooms.check.network.judging import causes_in

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.network import Measured, NetworkFacts
+from dtctl.agent.rooms.network.records import Measured, NetworkFacts
 from dtctl.config.cluster import Launch
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local

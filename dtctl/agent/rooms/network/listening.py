@@ -19,16 +19,16 @@ import threading
 import time
 from contextlib import suppress
 
-from ..host import ports
-from ..records.kinds import made
-from ..records.network import Bound
+from ...host import ports
+from ...records.kinds import made
+from .records import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Container, Dict, List, Mapping
 
-    from ..records.network import ListenRequest
-    from ..records.spec import Spec
+    from ...records.spec import Spec
+    from .records import ListenRequest
 
 PADDING = b"." * 16_384
 """More than one packet of any network (usually at most 9,000 bytes)."""

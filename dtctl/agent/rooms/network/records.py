@@ -1,7 +1,7 @@
 """The questions of `check` about the network between tasks, and the answers of a host."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
-from .values import Count, Hex32, Line, Name, Port, Seconds
+from ...records.kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
+from ...records.values import Count, Hex32, Line, Name, Port, Seconds
 
 MOST_LISTENERS = 1000
 MOST_PEERS = 2000

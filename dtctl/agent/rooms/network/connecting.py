@@ -15,11 +15,11 @@ import threading
 import time
 from contextlib import suppress
 
-from ..host import machine
-from ..records.kinds import made
-from ..records.network import MOST_ADDRESSES, Interface, Link, Peer, Reached, Resolved
-from ..run import environment
+from ...host import machine
+from ...records.kinds import made
+from ...run import environment
 from .listening import GREETING, PADDING
+from .records import MOST_ADDRESSES, Interface, Link, Peer, Reached, Resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

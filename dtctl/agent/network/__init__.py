@@ -1,1 +1,0 @@
-"""Listens for other hosts and connects to them, as tasks do."""
