@@ -120,7 +120,7 @@ class Folder:
             raise _failed(errno.EEXIST, to.path / target)
         os.rename(_one(name), target, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
 
-    def link(self, name: str, target: Path) -> None:
+    def link(self, name: str, target: str | Path) -> None:
         """Makes a symbolic link to something elsewhere. Raises OSError."""
         os.symlink(target, _one(name), dir_fd=self.descriptor)
 

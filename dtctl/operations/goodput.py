@@ -167,6 +167,7 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
         status.verdict.outcome in (Outcome.FAILED, Outcome.STOPPED)
         and newest is not None
         and newest["step"] is not None
+        and status.progress.position is None
     ):
         spans = without_unsaved(spans, newest["step"])
     seconds: dict[str, float] = {what: account["before"].get(what, 0.0) for what in rules.PARTS}

@@ -22,7 +22,7 @@ from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
     from dtctl.agent.records.checkpoints import Checkpoint
-    from dtctl.agent.records.run_state import Hold
+    from dtctl.agent.records.run_state import Hold, Position
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.agent.records.whole_run import Condition, Contact, GoneHost, Incident, RunView
@@ -259,6 +259,8 @@ class RunProgress:
     rate: float | None = None
     """The rate in steps per second."""
     loss: str | None = None
+    position: Position | None = None
+    """The position within an epoch, of a program that names no step: `step` is then counted over the epochs."""
 
     @property
     def left_s(self) -> float | None:
@@ -271,18 +273,21 @@ class RunProgress:
 def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> RunProgress:
     """The progress of the task that has come furthest in training, with the lead's loss and rate if it reports them.
 
+    The target is the run's own, or the number of steps that the log names; of positions, only the latter counts them.
     Rates are of tasks that run: of another its last rate predicts nothing.
     """
-    reporting = [task for task in tasks if task.entry["step"] is not None]
-    if not reporting:
-        return RunProgress(target=target)
-    furthest = max(reporting, key=lambda task: (task.entry["step"] or 0, task.id == lead))
-    first = sorted(reporting, key=lambda task: (task.id != lead, -(task.entry["step"] or 0)))
+    training = [task for task in tasks if task.id.job != "evaluator" or task.entry["step"] is not None]
+    reporting = [task for task in training if task.entry["step"] is not None]
+    furthest = max(reporting, key=lambda task: (task.entry["step"] or 0, task.id == lead), default=None)
+    first = sorted(training, key=lambda task: (task.id != lead, -(task.entry["step"] or 0)))
     running = [task for task in first if task.state is TaskState.RUNNING]
+    position = furthest.entry["position"] if furthest is not None else None
+    logged = furthest.entry["steps"] if furthest is not None else None
     return RunProgress(
-        step=furthest.entry["step"],
-        step_time=furthest.entry["step_time"],
-        target=target,
+        step=furthest.entry["step"] if furthest is not None else None,
+        step_time=furthest.entry["step_time"] if furthest is not None else None,
+        target=logged if position is not None or target is None else target,
+        position=position,
         rate=next((task.entry["rate"] for task in running if task.entry["rate"] is not None), None),
         loss=next((task.entry["loss"] for task in first if task.entry["loss"] is not None), None),
     )
@@ -392,9 +397,12 @@ class RunStatus:
         """The progress, with the step of a checkpoint that was saved after the last reported step."""
         known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
         saved = self.newest_complete
-        if saved is None or saved["step"] is None or known.step is None or known.step_time is None:
+        if saved is None or saved["step"] is None or known.position is not None:
             return known
-        newer = saved["step"] > known.step and saved["time"] >= known.step_time
+        if known.step is None or known.step_time is None:
+            newer = known.step is None and bool(self.record.created) and saved["time"] > self.record.created
+        else:
+            newer = saved["step"] > known.step and saved["time"] >= known.step_time
         return dataclasses.replace(known, step=saved["step"], step_time=saved["time"]) if newer else known
 
     @property

@@ -123,6 +123,11 @@ def _span(values: list[Any], now: float) -> str:
     return str(min(values)) if min(values) == max(values) else f"{min(values)}..{max(values)}"
 
 
+def _is_counted(row: Row) -> bool:
+    """Whether the steps are counted from positions within epochs."""
+    return any(task.entry["step"] is not None and task.entry["position"] is not None for task in row.tasks)
+
+
 def _ago(time: float, now: float) -> str:
     return duration(now - time) if time and now else ""
 
@@ -147,7 +152,7 @@ COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "HOST": lambda row, status: summarize_hosts(dict.fromkeys(task.host for task in row.tasks), _LONGEST_HOSTS),
     "STATE": _state_cell,
     "FOR": _of("since", lambda times, now: _ago(max(times), now)),
-    "STEP": _of("step", _span),
+    "STEP": lambda row, status: ("~" if _is_counted(row) else "") + _of("step", _span)(row, status),
     "RATE": _of("rate", lambda rates, _: f"{median(rates):.3g}/s", lambda task: task.state is TaskState.RUNNING),
     "OUTPUT": _of("progress", lambda times, now: _ago(min(times), now), _living),
     "RESTARTS": _of("restarts", _span),

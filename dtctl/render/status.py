@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from dtctl.agent.records.run_state import Position
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 
@@ -88,7 +89,9 @@ def in_short(status: RunStatus) -> list[str]:
         shown.append(f"{', '.join(map(str, tasks))} may still run on {hosts}, which is unreachable")
     if _age(status) and not (verdict.outcome.decided or verdict.outcome is Outcome.RUNNING):
         shown.append(f"{_age(status)} since the start")
-    if progress.step is not None:
+    if progress.position is not None:
+        shown.append(position_of(progress.position))
+    elif progress.step is not None:
         shown.append(f"step {progress.step}" + (f"/{progress.target}" if progress.target is not None else ""))
     if not verdict.outcome.decided:
         shown += _pace(status)
@@ -114,10 +117,22 @@ def _pace(status: RunStatus) -> list[str]:
     if progress.step_time is not None and status.time - progress.step_time >= SILENT_S:
         shown.append(f"last step {duration(status.time - progress.step_time)} ago")
     elif progress.rate:
-        shown.append(f"{progress.rate:.3g} steps/s")
+        estimated = progress.position is not None
+        shown.append(f"{progress.rate:.3g}/s" if estimated else f"{progress.rate:.3g} steps/s")
         if progress.left_s:
-            shown.append(f"done in {duration(progress.left_s)}")
+            shown.append(f"done in {'about ' if estimated else ''}{duration(progress.left_s)}")
     return shown
+
+
+def position_of(position: Position) -> str:
+    """A position as `epoch 4/90, 710/1251`, or as much of it as is known."""
+    epoch, batch = position["epoch"], position["batch"]
+    shown = []
+    if epoch is not None:
+        shown.append(f"epoch {epoch}" + (f"/{position['epochs']}" if position["epochs"] is not None else ""))
+    if batch is not None:
+        shown.append(f"{batch}/{position['batches']}" if position["batches"] is not None else f"batch {batch}")
+    return ", ".join(shown)
 
 
 SILENT_S = 30.0

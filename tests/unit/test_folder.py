@@ -259,6 +259,8 @@ ALLOWED = {
     ("rooms/tensorboard/tunnel.py", "shutil.copyfileobj"): "a socket",
     ("paths.py", "directory.chmod"): "a directory of dtctl's own that others may look into",
     ("operations/up/up.py", "starting.replace"): "of a run",
+    ("rooms/code/operation.py", "self._place.path / path.chmod"): "a directory that it has made in a private one",
+    ("rooms/code/operation.py", "self._place.path.chmod"): "the private one, before it gets its name",
 }
 
 

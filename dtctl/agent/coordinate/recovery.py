@@ -337,7 +337,7 @@ class Recovery:
         return _failed(task, why, one["loss"])
 
     def _has_trained(self, wall: float) -> bool:
-        if self._view.step() is not None:
+        if any(self._view.entry(task)["step"] is not None for task in self._view.trainers):
             return True
         lead = self._view.entry(self._view.lead)
         return lead["state"] == "running" and wall - (lead["since"] or wall) >= TRAINED_S

@@ -286,9 +286,11 @@ class View:
         self.data["alerts"] = _without_oldest(alerts, lambda one: one["topic"] == "other", MOST_WARNINGS)
 
     def step(self) -> Optional[int]:
-        """The newest step that the lead or a worker has reported, or None."""
-        steps = [self.entry(task)["step"] for task in self.trainers]
-        return max((step for step in steps if step is not None), default=None)
+        """The newest step that the lead or a worker has named, or None: not one that is counted from positions."""
+        entries = [self.entry(task) for task in self.trainers]
+        return max(
+            (one["step"] for one in entries if one["step"] is not None and one["position"] is None), default=None
+        )
 
     def note_steps(self) -> None:
         """Counts in `advances` that a trainer has reported another step since the last call."""

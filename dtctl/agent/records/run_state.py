@@ -316,6 +316,17 @@ class Hang(Record):
     """How long there was no sign of progress, or the process was stopped."""
 
 
+class Position(Record):
+    """Where a program is within an epoch, as its log names it: a batch, or an example."""
+
+    epoch: Default[Optional[Count], None]
+    epochs: Default[Optional[Count], None]
+    batch: Default[Optional[Count], None]
+    batches: Default[Optional[Count], None]
+    first_epoch: Default[Count, 1]
+    """The number of its first epoch, 0 or 1."""
+
+
 class Entry(Because):
     """A task in state.json."""
 
@@ -340,7 +351,11 @@ class Entry(Because):
     ready: Default[bool, False]
     """Whether it is ready: a process of its own listens on its port, or it runs if it has no port."""
     step: Default[Optional[Count], None]
-    """The last step in its log."""
+    """The last step in its log; with a position, the batches of its epochs that it has done, as far as is known."""
+    steps: Default[Optional[Count], None]
+    """The steps of the whole training, as its log names them."""
+    position: Default[Optional[Position], None]
+    """The last position in the log of a program that names no step; it stays until a later attempt reports one."""
     step_line: Default[Line, ""]
     """The line of the log that `step` was read from, secrets masked."""
     step_time: Default[Optional[Epoch], None]
@@ -410,6 +425,8 @@ class Advance(Record):
     """The changes of a task's progress and load: fields of its Entry."""
 
     step: NotRequired[Optional[Count]]
+    steps: NotRequired[Optional[Count]]
+    position: NotRequired[Optional[Position]]
     step_line: NotRequired[Line]
     step_time: NotRequired[Optional[Epoch]]
     rate: NotRequired[Optional[PerSecond]]

@@ -47,8 +47,15 @@ _GOES_WELL = (
 """Output of a program that continues; if it is the last, it is no cause."""
 
 
+_NO_WORDS = (
+    r"\W*\Z|<stack traces unavailable>|Traceback|Set the environment variable HYDRA_FULL_ERROR|"
+    r"For simplicity, JAX has removed|During handling of|The above exception"
+)
+"""Lines around a message, which say nothing by themselves."""
+
+
 def _last_words(log: str) -> str:
-    last = next((line for line in reversed(_lines(log)) if line), "")
+    last = next((line for line in reversed(_lines(log)) if not re.match(_NO_WORDS, line)), "")
     return _shown(last if " " in last and not re.match(_GOES_WELL, last) else "")
 
 
@@ -82,6 +89,7 @@ _SUBSTANCE = (
 )
 _FRAMING = (
     r"\s*\[\[|\s*\(\d+\) |Detected at node|Original stack trace|\s*\[Op:|Errors? may have originated|"
+    r"<stack traces unavailable>|Traceback|[=-]{4,}\Z|"
     r"\s*File \"|\s{4}|From /job:\S+:$|Node: '|Hint: If you want to see a list of allocated tensors"
 )
 """Lines of TensorFlow's messages about where in the graph it happened."""
@@ -107,7 +115,18 @@ def _uncaught(lines: List[str]) -> Optional[str]:
     found = _last_exception(lines)
     if found is None or _goes_on(found[1]):
         return None
-    return _named(found[0], found[1][:_MESSAGE_LINES])
+    return _of_worker(lines, found) or _named(found[0], found[1][:_MESSAGE_LINES])
+
+
+def _of_worker(lines: List[str], found: Tuple[Match[str], List[str]]) -> Optional[str]:
+    """The exception of a worker in the log of its launcher, torchrun, which reports only that one has failed."""
+    if found[0].group("name") != "ChildFailedError":
+        return None
+    above = lines[: len(lines) - len(found[1]) - 1]
+    while above and above[-1] != _TRACEBACK:
+        above = above[:-1]
+    worker = _last_exception(above[:-1])
+    return _named(worker[0], worker[1][:_MESSAGE_LINES]) if worker is not None else None
 
 
 def _last_exception(lines: List[str]) -> Optional[Tuple[Match[str], List[str]]]:
@@ -253,6 +272,11 @@ _COMPLAINTS: Tuple[Tuple[str, Extract], ...] = (
         _message,  # shells, the loader, the C library
     ),
     (r"(?:ERROR|CRITICAL|FATAL)(?::[\w.]+:| ) ?(?P<message>.+)", _message),  # logging
+    (
+        r"(?:\[?\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+\]?(?: [^ ]{1,60}){0,4}? ?|[\w.]+ - )[\[| -]*"
+        r"\b(?:ERROR|CRITICAL|FATAL)\b[\]|: -]*(?:\[[^\]]*\] *|[\w.<>]+:[\w.<>]+:\d+ - )?(?P<message>.+)",
+        _message,  # logging and loguru, after the time
+    ),
     (r"(?:\S+: )?(?i:fatal error|fatal|error): (?P<message>.+)", _message),
     (_GLOG % "E", _placed),
 )
@@ -343,7 +367,9 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
     (
         SHORTAGE,
         _phrases(
-            r"\[Errno (?:11|12|23|24|28|122)\]",
+            r"\[Errno (?:5|11|12|23|24|28|116|121|122)\]",
+            r"Input/output error",
+            r"Stale file handle",
             r"No space left on device",
             r"Disk quota exceeded",
             r"Too many open files(?: in system)?",
@@ -354,6 +380,17 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             r"Thread creation failed",
             r"PytorchStreamWriter failed writing file",
             r"out of shared memory",
+            # PyTorch: usually the kernel has killed it for want of memory
+            r"DataLoader worker \(pid(?:\(s\))?[^)]*\) is killed by signal: (?:Killed|Bus error)",
+            r"DataLoader worker \(pid(?:\(s\))?[^)]*\) exited unexpectedly",
+            # a service that is overloaded: HTTP, S3
+            r"(?:429|50[234]) (?:Client|Server) Error",
+            r"HTTP Error (?:429|50[234])",
+            r"Error code: (?:429|50[234])",
+            r"Too Many Requests",
+            r"Service (?:Temporarily )?Unavailable",
+            r"(?:429|50[234]) (?:GET|PUT|POST|HEAD)",
+            r"\(SlowDown\)",
         ),
     ),
     (CANNOT_LOAD, _exceptions("ImportError ModuleNotFoundError SyntaxError IndentationError TabError")),
@@ -385,7 +422,9 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             "DistNetworkError DistStoreError RendezvousClosedError RendezvousConnectionError "
             "RendezvousTimeoutError RendezvousGracefulExitError "
             "HorovodInternalError HostsUpdatedInterrupt ActorDiedError ActorUnavailableError NodeDiedError "
-            "WorkerCrashedError"
+            "WorkerCrashedError RayActorError "
+            # botocore, the hub of Hugging Face
+            "EndpointConnectionError ConnectionClosedError ResponseStreamingError LocalEntryNotFoundError"
         ),
     ),
     (
@@ -424,6 +463,12 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             r"client socket has timed out",
             r"Read timed out",
             r"Max retries exceeded",
+            r"Application timeout caused pair closure",
+            r"ActorDiedError",
+            r"The actor is dead",
+            r"[Cc]ould(?: not|n't) connect to (?:the endpoint URL|'https?://[^']*')",
+            r"Run initialization has timed out",
+            r"Error communicating with wandb process",
         ),
     ),
 )

@@ -14,7 +14,7 @@ from ..host import files, ports, processes
 from ..records.values import MOST_REASON
 from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog, is_done, trains_alone
 from ..vitals.usage import Usage
-from . import step_reader
+from . import positions, step_reader
 from .context import CheckpointSigns, TaskContext
 from .step_reader import StepReader
 
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque, Optional, Tuple
 
-    from ..records.run_state import Entry, Hang
+    from ..records.run_state import Entry, Hang, Position
     from ..records.spec import TaskSpec
     from ..records.vitals import Complaint
     from .attempt import Attempt
@@ -58,7 +58,8 @@ class Observation:
         self._port = task["port"] if task["ready"] == "listening" else None
         self._key = attempt.key
         self._next_ready_look = 0.0
-        self._log = LogProgress(os.path.join(attempt.directory, "log"), entry["progress"] is not None)
+        first_epoch = entry["position"]["first_epoch"] if entry["position"] is not None else 1
+        self._log = LogProgress(os.path.join(attempt.directory, "log"), entry["progress"] is not None, first_epoch)
         self._rate = Rate()
         self._next_look = 0.0
         self._began: Optional[float] = None
@@ -94,6 +95,10 @@ class Observation:
         if grew:
             self._entry["progress"] = wall
         self._entry["loss"] = self._log.loss
+        if self._log.position is not None or stepped:
+            self._entry.update({"position": self._log.position, "steps": self._log.steps})
+        if self._log.step is None and self._log.rate is not None:
+            self._entry["rate"] = self._log.rate
         if stepped and self._log.step is not None:
             rate = self._rate.update(now, self._log.step)
             self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
@@ -197,9 +202,15 @@ class Rate:
 class LogProgress:
     """Progress of one attempt by its log; only new parts are read."""
 
-    def __init__(self, path: str, adopted: bool) -> None:
-        """`adopted`: an earlier supervisor has seen what is there already."""
+    def __init__(self, path: str, adopted: bool, first_epoch: int = 1) -> None:
+        """`adopted`: an earlier supervisor has seen what is there already. `first_epoch`: as earlier attempts say."""
         self.step: Optional[int] = None
+        self.steps: Optional[int] = None
+        """The steps of the whole training, where the log names them."""
+        self.position: Optional[Position] = None
+        """The last position within an epoch: `step` is then counted over the epochs."""
+        self.rate: Optional[float] = None
+        """The rate that the program itself reports."""
         self.step_line = b""
         """The line in which the step was found."""
         self.loss: Optional[str] = None
@@ -209,6 +220,8 @@ class LogProgress:
         self._size = 0
         self._read_to = 0
         self._reader = StepReader()
+        self._counter = positions.Counter(first_epoch)
+        self._names_steps = False
         if adopted:
             with suppress(OSError):
                 self._reader.read(self._bytes(0, HEAD_BYTES))  # the header of a table, if it has one
@@ -233,15 +246,34 @@ class LogProgress:
     def _read(self, size: int) -> None:
         start = max(self._read_to, size - MOST_BYTES)
         data = self._bytes(start, size - start)
-        whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1  # an unfinished number would be another one
+        whole = max(data.rfind(end) for end in (b"\n", b"\r", b"\b")) + 1  # an unfinished number would be another one
         self._read_to = start + whole
         found = self._reader.read(data[:whole])
         line, after = last_complaint(data[:whole])
-        self.complaint = line if line and step_reader.read(after).step is None else b""
-        if found.step is not None:
-            self.step, self.step_line = found.step, found.line
+        self.complaint = line if line and not self._goes_on(after) else b""
         if found.loss is not None:
             self.loss = found.loss
+        self.rate = found.rate if found.rate is not None else self.rate
+        if found.step is not None:
+            self._names_steps, self.position = True, None
+            self.step, self.step_line = found.step, found.line
+            self.steps = found.total if found.total is not None else self.steps
+        elif found.position is not None and not self._names_steps:
+            self._count(found.position, found)
+        if found.saved is not None and self.position is None and found.saved > (self.step or 0):
+            self.step = found.saved
+
+    def _count(self, position: positions.Reading, found: step_reader.Reading) -> None:
+        if self._counter.add(position, has_loss=found.has_loss):
+            counter = self._counter
+            self.position, self.step, self.steps = counter.position, counter.step, counter.total
+            self.step_line = found.line
+
+    @staticmethod
+    def _goes_on(after: bytes) -> bool:
+        """Whether the training has gone on after a complaint."""
+        found = step_reader.read(after)
+        return found.step is not None or found.position is not None
 
     def _bytes(self, start: int, count: int) -> bytes:
         with files.opened(self._path) as opened:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from . import positions
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import FrozenSet, Iterator, List, Match, Optional, Tuple
@@ -15,10 +17,24 @@ if TYPE_CHECKING:
     """The offset of its line, and its digits."""
 
 
-_STEP = rb"""(?x)(?:step|iteration|iter|num_updates)(?:\(train\))?["']?
-         (?:[ \t]*[:=][ \t]*|[ \t]+\#?|\#|(?=\[[ \t]*[0-9]+/))["'\[]?[ \t]{0,8}
+_STEP = rb"""(?x)(?:step|iteration|iter|num_updates|(?P<plural>(?:step|iter|iteration)s)(?=["']?[ \t]*[:=])|
+            (?P<column>total_timesteps)(?=[ \t]*\|))
+         (?:\(train\)|/max_steps)?["']?
+         (?:[ \t]*[:=][ \t]*|\.\.\.[ \t]*\(?|[ \t]+[#|]?|\#|(?=\[[ \t]*[0-9]+/))["'\[]?[ \t]{0,8}
          ([0-9]{1,15})
-         (?![\w%]|[.,-][0-9]|\ ?(?:[mu]?s|sec|seconds|minutes)\b)"""
+         (?![\w%]|[.,-][0-9]|\.[a-z]|\ ?(?:[mu]?s|sec|seconds|minutes)\b)"""
+_TOTAL = re.compile(rb"[ \t]*(?:/|of\b)[ \t]*([0-9]{1,15})(?![\w.])")
+_TOTALS = re.compile(rb"(?:max|total)_(?:steps|iters|iterations)[\"']?[ \t]*[:=][ \t]*[\"']?([0-9]{1,15})(?![\w.])")
+_RATE = re.compile(rb"global_step/sec:[ \t]*([0-9]{1,9}(?:\.[0-9]{1,9})?)(?![\w.])")
+_SAVED = re.compile(
+    rb"\b(?:sav(?:ed|ing)\b[^\n\r]{0,30}?\bcheckpoints?|checkpoint[ \t]+saved)\b"
+    rb"(?:[ \t]+(?:at|for|from|of)(?:[ \t]+global)?(?:[ \t_]*(?:step|iteration))?"
+    rb"[ \t:#]*([0-9]{1,15})(?![\w.]|[ \t]+epoch)"
+    rb"|[ \t]+(?:to|in|into|as)?[ \t]*[^ \t\n\r]{0,200}\b(?:checkpoint|ckpt|step|iter)[-_=]([0-9]{1,15})(?![0-9_]))"
+)
+"""A checkpoint that is saved shows a step that was made."""
+_SHOWS_PROGRESS = re.compile(rb"loss|return|reward|fps")
+"""Words of a line in which a number of steps is no option."""
 _WRITER = rb"logging_writer\.py:[0-9]+\] \[([0-9]{1,15})\] "
 """clu.metric_writers, which the examples of Flax use."""
 
@@ -26,7 +42,7 @@ _LOSS = rb"""(?x)loss(?:\ train)?(?:\ \(curr\))?["']?(?:[ \t]*[:=][ \t]*|[ \t]+(
          ([-+]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?(?:e[-+]?[0-9]{1,3})?|nan|inf))(?![\w%]|\.\w)"""
 
 _END = re.compile(rb"[\r\n]")
-_COLORS = rb"\x1b\[[0-9;]*m"
+_COLORS = rb"\x1b\[[0-9;]*[a-z]"
 _CLAUSE = rb"[^a-z_/. '\"@-]"
 """A character that no name goes across."""
 _WORD = rb"[a-z]+"
@@ -39,18 +55,18 @@ _MOST_IN_LINE = 20
 _NAME_CHARACTERS = 80
 """The number of characters before a number that are searched for the words that name it."""
 
-_STEP_PREFIXES = frozenset(b"global train training trainer current".split())
+_STEP_PREFIXES = frozenset(b"global train training trainer current learner".split())
 """Words that may be joined to `step`, as in `train_step`."""
 
 _OTHER_STEPS = frozenset(
     b"local micro inner next every until max maximum total of num last best final target warmup warm decay "
     b"eval evaluate evaluating evaluation val valid validation validating test testing save saves saved saving "
     b"checkpoint checkpoints log logging print since than cache trace skip skipping skipped per "
-    b"profile profiling".split()
+    b"profile profiling from initial".split()
 )
 """Words after which the number is not the step of the training."""
 
-_LOSS_PREFIXES = frozenset(b"train training total tot lm step average averaged avg mean running".split())
+_LOSS_PREFIXES = frozenset(b"train training total tot lm step average averaged avg mean running reduced".split())
 _OTHER_LOSSES = frozenset(
     b"val valid validation eval evaluation test testing dev best min minimum max lowest last previous prev target "
     b"packet aux auxiliary".split()
@@ -70,12 +86,21 @@ class Table:
 
 
 class Reading:
-    """`line` is the one in which the step was found, `loss` is in the digits of the log."""
+    """`line` is the one in which the step was found, `loss` is in the digits of the log.
 
-    __slots__ = ("line", "loss", "step")
+    `saved` is the step of a checkpoint, `rate` in steps per second. Without a step of the training there may be a
+    `position` within an epoch.
+    """
+
+    __slots__ = ("has_loss", "line", "loss", "position", "rate", "saved", "step", "total")
 
     def __init__(self) -> None:
         self.step: Optional[int] = None
+        self.total: Optional[int] = None
+        self.saved: Optional[int] = None
+        self.rate: Optional[float] = None
+        self.position: Optional[positions.Reading] = None
+        self.has_loss = False
         self.line = b""
         self.loss: Optional[str] = None
 
@@ -85,13 +110,18 @@ class StepReader:
 
     def __init__(self) -> None:
         self._table: Optional[Table] = None
+        self._epoch: Tuple[Optional[int], Optional[int]] = (None, None)
+        """The last that was named in a line of its own, and how many there are."""
 
     def read(self, data: bytes) -> Reading:
-        """The last step and the last loss of whole lines."""
+        """The last step or position and the last loss of whole lines."""
+        if b"\b" in data:
+            data = re.sub(b"\b+", b"\r", data)
         if b"\x1b" in data:
-            data = re.sub(_COLORS, b"", data)
+            data = re.sub(_COLORS, b"", data, flags=re.I)
         lower = data.lower()
-        step, loss = _last_step(lower), _last_loss(lower)
+        read, loss = _last_step(lower), _last_loss(lower)
+        step = read[:2] if read is not None else None
         begin = step[0] if step is not None else 0
         header = _last_header(lower)
         if header is not None:
@@ -103,9 +133,30 @@ class StepReader:
         if step is not None:
             found.step = int(step[1])
             found.line = data[step[0] : _line_end(data, step[0])].strip()
+            found.total = _total(lower, step[0], read[2]) if read is not None and read[0] == step[0] else None
         if loss is not None:
             found.loss = loss[1].decode()
+        self._read_position(data, lower, found)
+        for match in _SAVED.finditer(lower):
+            found.saved = int(match.group(1) or match.group(2))
+        for match in _RATE.finditer(lower):
+            found.rate = float(match.group(1))
         return found
+
+    def _read_position(self, data: bytes, lower: bytes, found: Reading) -> None:
+        position = positions.read(lower) if found.step is None else None
+        if position is not None and position.epoch is None:
+            position.epoch, position.epochs = positions.last_header(lower, position.line) or self._epoch
+        self._epoch = positions.last_header(lower, len(lower)) or self._epoch
+        if position is None:
+            return
+        line = data[position.line : _line_end(data, position.line)].strip()
+        found.line = line
+        found.has_loss = positions.has_loss(line.lower())
+        if position.is_step:
+            found.step, found.total = position.at, position.of
+        else:
+            found.position = position
 
 
 def read(data: bytes) -> Reading:
@@ -113,7 +164,8 @@ def read(data: bytes) -> Reading:
     return StepReader().read(data)
 
 
-def _last_step(data: bytes) -> Optional[Value]:
+def _last_step(data: bytes) -> Optional[Tuple[int, bytes, int]]:
+    """The offset of its line, its digits, and the offset behind them."""
     candidates = [*re.finditer(_STEP, data)]
     if b"logging_writer" in data:
         candidates = sorted([*candidates, *re.finditer(_WRITER, data)], key=lambda one: one.start())
@@ -122,33 +174,63 @@ def _last_step(data: bytes) -> Optional[Value]:
         for match in matches:
             words = [b"global"] if match.re.pattern == _WRITER else _step_words(data, line, match)
             if words and words[-1] == b"global":
-                return line, match.group(1)
+                return line, _number(match), match.end()
             first = match if first is None and words is not None else first
         if first is not None:
-            return line, first.group(1)
+            return line, _number(first), first.end()
     return None
+
+
+def _number(match: Match[bytes]) -> bytes:
+    return match.group(match.re.groups)
 
 
 def _step_words(data: bytes, line: int, match: Match[bytes]) -> Optional[List[bytes]]:
     """The words that name this step; None where they name another number."""
+    if match.group("column"):
+        return []
     words = _name(data, line, match, _STEP_PREFIXES)
     if words is None or not _OTHER_STEPS.isdisjoint(words):
+        return None
+    if match.group("plural") and _is_option(data, line, match, words):
+        return None
+    if words[-1:] != [b"global"] and _is_position(data, line, match):
         return None
     return words if words[-1:] == [b"global"] or not _is_of_evaluation(data[line : match.start()]) else None
 
 
+def _is_position(data: bytes, line: int, match: Match[bytes]) -> bool:
+    """Whether it counts the steps of an epoch, whose number is before it and whose length after it."""
+    return _TOTAL.match(data, match.end()) is not None and positions.names_epoch(data[line : match.start()])
+
+
+def _is_option(data: bytes, line: int, match: Match[bytes], words: List[bytes]) -> bool:
+    """Whether a number of steps in the plural is not of those that were made."""
+    if words:
+        return words[-1] not in _STEP_PREFIXES or words[-1] in (b"train", b"training", b"trainer")
+    text = data[line : _line_end(data, line)]
+    return _TOTAL.match(data, match.end()) is None and _SHOWS_PROGRESS.search(text) is None
+
+
+def _total(data: bytes, line: int, end: int) -> Optional[int]:
+    """The number of steps of the whole training, which follows the step, or has a name in its line."""
+    total = _TOTAL.match(data, end) or _TOTALS.search(data, line, _line_end(data, end))
+    return int(total.group(1)) if total is not None else None
+
+
 def _last_loss(data: bytes) -> Optional[Value]:
-    """The last loss. In a line with several, the training or total loss; otherwise the first."""
+    """The last loss. In a line with several, the training or total loss; or one without a name; or the first."""
     for line, matches in _by_line(data, [*re.finditer(_LOSS, data)]):
-        first = None
+        first, first_words = None, [b""]
         for match in matches:
             words = _name(data, line, match, _LOSS_PREFIXES)
             if words is None or not _OTHER_LOSSES.isdisjoint(words):
                 continue
             if {b"train", b"training", b"total"} & set(words[-2:]):
                 return line, match.group(1)
-            if first is None and not _is_of_evaluation(data[line : match.start()]):
-                first = match
+            better = first is None or (bool(first_words) and not words)
+            if better and not _is_of_evaluation(data[line : match.start()]):
+                first, first_words = match, words
         if first is not None:
             return line, first.group(1)
     return None

@@ -332,7 +332,7 @@ class Task:
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self._exit_before = self.entry["exit"]
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
-        self.entry.update({"rate": None, "loss": None, "complaint": None, "hang": None})
+        self.entry.update({"steps": None, "rate": None, "loss": None, "complaint": None, "hang": None})
         self._move("starting", why, wall, past)
         self._attempt = Attempt(self._directory, now)
         try:

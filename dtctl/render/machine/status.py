@@ -38,7 +38,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
-        "progress": picked(status.progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
+        "progress": _progress(status),
         "problems": problems(problems_of(status)),
         "goodput": picked(goodput, _GOODPUT) if goodput is not None else None,
         "tasks": [{**task_status(task), **_more(status, task)} for task in tasks],
@@ -50,6 +50,16 @@ def run_status(status: RunStatus) -> dict[str, Any]:
 
 def revision(known: Revision | None) -> dict[str, Any] | None:
     return picked(known, "commit branch remote changed=changedFiles untracked=untrackedFiles note") if known else None
+
+
+def _progress(status: RunStatus) -> dict[str, Any]:
+    """The progress; of a program that names no step, also its position, from which the step is estimated."""
+    progress = status.progress
+    shown = picked(progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss")
+    if progress.position is not None:
+        shown["stepIsEstimated"] = True
+        shown["position"] = picked(progress.position, "epoch epochs batch batches")
+    return shown
 
 
 def task_status(task: TaskStatus) -> dict[str, Any]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 
 from dtctl.agent.bundles.tree import MOST_BYTES, Manifest
 from dtctl.agent.host.errors import Refused
@@ -16,12 +14,10 @@ from dtctl.agent.rooms.code.records import CodePart, CodeResult
 from dtctl.bundle.scanning import leads_outside
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
+from dtctl.folder import PRIVATE, Folder, temporary_folder
 from dtctl.operations.client import about, final, frames_of, request
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
-
-_OWN = 0o700
-"""The permissions of its owner, without which a directory cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +39,17 @@ def restore(record: RunRecord, transport: Transport, directory: Path) -> Restore
     """
     assert record.run is not None
     _refuse_content(directory)
+    if not directory.absolute().parent.is_dir():
+        raise UsageError(f"there is no directory {directory.absolute().parent}", hint=f"mkdir -p {directory.parent}")
     failed: list[DtctlError] = []
     for host in record.task_hosts:
         try:
-            with _beside(directory) as place:
+            with (
+                Folder(directory.absolute().parent, record.project) as parent,
+                temporary_folder(f".{directory.name[:100]}.", parent.path) as place,
+            ):
                 found = _Arriving(record, transport, host, place).restored(directory)
-                place.rename(directory)  # an empty directory is replaced
+                parent.move(place.path.name, parent, directory.name, overwrite=True)  # what is replaced is empty
                 return found
         except UsageError:
             raise
@@ -65,26 +66,10 @@ def _refuse_content(directory: Path) -> None:
         raise UsageError(f"{directory} exists, and is not an empty directory", hint="name another directory")
 
 
-@contextmanager
-def _beside(directory: Path) -> Iterator[Path]:
-    """A new directory on the same file system, which is removed unless it was renamed."""
-    parent = directory.absolute().parent
-    if not parent.is_dir():
-        raise UsageError(f"there is no directory {parent}", hint=f"mkdir -p {parent}")
-    place = Path(tempfile.mkdtemp(prefix=f".{directory.name[:100]}.", dir=parent))
-    try:
-        yield place
-    finally:
-        if place.exists():
-            for below, _, _ in os.walk(place):
-                Path(below).chmod(_OWN)
-            shutil.rmtree(place)
-
-
 class _Arriving:
-    """What one host sends of the code, into the empty directory `place`."""
+    """What one host sends of the code, into the empty folder `place`."""
 
-    def __init__(self, record: RunRecord, transport: Transport, host: str, place: Path) -> None:
+    def __init__(self, record: RunRecord, transport: Transport, host: str, place: Folder) -> None:
         self._record = record
         self._transport = transport
         self._host = host
@@ -92,7 +77,7 @@ class _Arriving:
         self._text = bytearray()
         self._manifest: Manifest | None = None
         self._next = 0
-        self._descriptor = -1
+        self._file: BinaryIO | None = None
         self._size = 0
         self._hash = hashlib.sha256()
 
@@ -109,8 +94,8 @@ class _Arriving:
             self._finish_until(len(manifest.files))
             self._shape(manifest)
         finally:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
+            if self._file is not None:
+                self._file.close()
         size = sum(size for _, _, size, _ in manifest.files)
         return Restored(answer["run"], answer["bundle"], self._host, directory, len(manifest.files), size)
 
@@ -130,7 +115,8 @@ class _Arriving:
         if self._size > manifest.files[number][2]:
             raise self._wrong(f"{manifest.files[number][0]!r} is too large")
         self._hash.update(data)
-        _write(self._descriptor, data)
+        assert self._file is not None
+        self._file.write(data)
 
     def _known(self, bundle: str | None) -> Manifest:
         """The manifest. `bundle`: the id that it must have."""
@@ -140,8 +126,8 @@ class _Arriving:
                 self._manifest = Manifest.parse(bytes(self._text), digest)
             except Refused as error:
                 raise self._wrong(str(error)) from error
-            for path, mode in self._manifest.dirs:
-                (self._place / path).mkdir(mode=mode | _OWN)
+            for path, _ in self._manifest.dirs:
+                self._place.below(path, make=PRIVATE).__exit__()
         if bundle is not None and bundle != digest:
             raise self._wrong("its manifest is not that of the bundle")
         return self._manifest
@@ -149,9 +135,10 @@ class _Arriving:
     def _begin(self) -> None:
         assert self._manifest is not None
         path, mode, _, _ = self._manifest.files[self._next]
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(self._place / path, flags, 0o600)
-        os.fchmod(self._descriptor, mode)
+        above, _, name = path.rpartition("/")
+        with self._place.below(above) as folder:
+            self._file = folder.new(name)
+        os.fchmod(self._file.fileno(), mode)
         self._size, self._hash = 0, hashlib.sha256()
         self._next += 1
 
@@ -159,9 +146,9 @@ class _Arriving:
         """Verifies the file that has arrived, and makes those before `number`, which are empty."""
         assert self._manifest is not None
         while True:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
+            if self._file is not None:
+                self._file.close()
+                self._file = None
                 path, _, size, sha256 = self._manifest.files[self._next - 1]
                 if self._size != size or self._hash.hexdigest() != sha256:
                     raise self._wrong(f"{path!r} is not as it was pushed")
@@ -175,19 +162,15 @@ class _Arriving:
         for path, target in manifest.links:
             if leads_outside(path, links):
                 raise self._wrong(f"the link {path!r} leads outside")
-            (self._place / path).symlink_to(target)
+            above, _, name = path.rpartition("/")
+            with self._place.below(above) as folder:
+                folder.link(name, target)
         for path, mode in reversed(manifest.dirs):
-            (self._place / path).chmod(mode)
-        self._place.chmod(0o777 & ~_umask())
+            (self._place.path / path).chmod(mode)
+        self._place.path.chmod(0o777 & ~_umask())
 
     def _wrong(self, what: str) -> DtctlError:
         return DtctlError(f"{self._host}: the code of run {self._record.run} is refused", detail=what)
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _umask() -> int:

@@ -166,6 +166,21 @@ def test_step_and_loss_of_a_worker_fill_in_for_the_lead() -> None:
     assert progress_of(tasks, LEAD, None) == RunProgress(100, 6.0, None, 9.0, "0.7")
 
 
+def test_a_loss_without_a_step_is_shown() -> None:
+    assert progress_of([task("chief:0", loss="0.5")], LEAD, 9) == RunProgress(target=9, loss="0.5")
+
+
+def test_the_number_of_steps_in_the_log_is_the_target_unless_the_run_has_one() -> None:
+    tasks = [task("chief:0", step=90, steps=500)]
+    assert [progress_of(tasks, LEAD, target).target for target in (None, 400)] == [500, 400]
+
+
+def test_a_position_counts_by_the_number_of_batches_in_the_log() -> None:
+    place = {"epoch": 1, "epochs": 5, "batch": 90, "batches": 100, "first_epoch": 1}
+    found = progress_of([task("chief:0", step=90, steps=500, position=place, rate=10.0)], LEAD, 20)
+    assert (found.position, found.target, found.left_s) == (place, 500, 41.0)
+
+
 def test_at_equal_steps_the_lead_counts() -> None:
     tasks = [task("worker:0", step=90, step_time=6.0), task("chief:0", step=90, step_time=5.0)]
     for order in (tasks, tasks[::-1]):

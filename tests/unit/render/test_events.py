@@ -336,7 +336,7 @@ def test_following_shows_an_attempt_at_its_end() -> None:
 
 def test_a_warning_is_news_of_a_run_that_continues_and_part_of_the_result_after_it() -> None:
     text = "the last step in the logs is 4, short of the 100 that were asked for"
-    view = {**viewed(time=1000.0), "run": "demo-1", "hosts": {}, "warnings": [text]}
+    view = {**viewed(time=1000.0), "run": "demo-1", "hosts": {}, "alerts": [{"why": said(text)}]}
     ended = {**view, "condition": {**view["condition"], "type": "Succeeded"}}
     assert f"warning: {text}" in news(None, Coordination(checked(RunView, view), {}))
     assert not any("warning" in line for line in news(None, Coordination(checked(RunView, ended), {})))

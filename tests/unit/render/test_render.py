@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.run_state import Position
 from dtctl.bundle.scanning import scan
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
@@ -22,7 +23,7 @@ from dtctl.render.format import count, duration, iso_utc, size, summarize_hosts
 from dtctl.render.logs import LogPrinter
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.starting import show_started, wheels_lines
-from dtctl.render.status import show_runs, show_status, summary
+from dtctl.render.status import position_of, show_runs, show_status, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
 from dtctl.transport.fanout import SomeHostsFailed
@@ -419,3 +420,20 @@ def test_a_note_that_is_wider_than_the_terminal_is_broken_between_words(
         monkeypatch.setenv(name, value)
     note(f"gpu-1: added crontab entries {'that restart the agent ' * 4}after a reboot", "dtctl status")
     assert [len(line) <= 80 for line in capsys.readouterr().err.splitlines()] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "epochs", "batch", "batches", "text"),
+    [
+        (4, None, 710, 1251, "epoch 4, 710/1251"),
+        (4, 90, 710, 1251, "epoch 4/90, 710/1251"),
+        (None, None, 710, 1251, "710/1251"),
+        (4, None, 710, None, "epoch 4, batch 710"),
+        (4, 90, None, None, "epoch 4/90"),
+    ],
+)
+def test_a_position_shows_what_is_known_of_it(
+    epoch: int | None, epochs: int | None, batch: int | None, batches: int | None, text: str
+) -> None:
+    known: Position = {"epoch": epoch, "epochs": epochs, "batch": batch, "batches": batches, "first_epoch": 1}
+    assert position_of(known) == text

@@ -15,6 +15,7 @@ from dtctl.agent.supervise import step_reader
 from dtctl.agent.supervise.observation import MARKS, MOST_BYTES, LogProgress, Rate, complaint_after, last_complaint
 from dtctl.agent.supervise.step_reader import StepReader
 from tests.fuzz import cases
+from tests.unit.agent.progress_lines import PROGRESS_LINES, ProgressLine
 
 LINES = [*chain(*json.loads(Path(__file__).with_name("log_lines.json").read_text()).values())]
 """Program, line, step and loss: copied from documentation, examples and issues; numbers and paths are shortened."""
@@ -70,6 +71,83 @@ def test_other_numbers_are_no_steps(line: str) -> None:
 def test_step_and_loss_of_public_programs(line: str, step: int | None, loss: str | None) -> None:
     found = step_reader.read(line.encode())
     assert (found.step, found.loss) == (step, loss)
+
+
+@pytest.mark.parametrize("line", PROGRESS_LINES, ids=[one.text[:60] for one in PROGRESS_LINES])
+def test_progress_is_read_as_programs_print_it(line: ProgressLine) -> None:
+    found = StepReader().read((line.text + "\n").encode())
+    assert (found.step, found.total, found.loss, found.rate) == (line.step, line.total, line.loss, line.rate)
+    place = found.position
+    assert (place and (place.epoch, place.epochs, place.at, place.of)) == line.position
+    if line.step is None:
+        assert found.saved == line.saved
+
+
+def test_at_least_three_hundred_lines_of_progress_are_tried() -> None:
+    assert len(PROGRESS_LINES) >= 300
+
+
+@pytest.mark.parametrize(
+    ("outputs", "steps"),
+    [
+        (["Epoch: [1][50/100]", "Epoch: [1][100/100]", "Epoch: [2][50/100]"], [50, 100, 150]),
+        (["Epoch: [0][ 0/100]", "Epoch: [0][50/100]", "Epoch: [3][50/100]"], [None, 50, 350]),
+        (["Epoch 1/3\n 50/100 [==>...] - loss: 0.5", "Epoch 2/3", " 50/100 [==>...] - loss: 0.4"], [50, 50, 150]),
+        ([f" {n}%|##  | {n}/100 [00:05<01:10,  9.1it/s]" for n in (50, 100, 50, 99)], [50, 100, 150, 199]),
+        (["Epoch 1, batch 40 loss 0.5", "Epoch 1, batch 80 loss 0.4", "Epoch 2, batch 40 loss 0.3"], [40, 80, 120]),
+        (["Epoch 1, loss: 0.5", "Epoch 2, loss: 0.4"], [1, 2]),
+        (["Epoch: [1][50/100]", "Test: [20/30]", "Sanity Checking: 100%|##| 2/2 [00:00<?, ?it/s]"], [50, 50, 50]),
+        ([" 50%|##  | 50/100 [00:05<01:10]", " 50%|##  | 5/10 [00:05<01:10]"], [50, 50]),
+        (["Epoch: [1][50/100]", "step 7", "Epoch: [1][60/100]"], [50, 7, 7]),
+        (
+            ["Starting training loop from step 0", "Saved checkpoint at step 500", "Saved checkpoint at step 900"],
+            [None, 500, 900],
+        ),
+        (["step 510", "Saved checkpoint at step 500", "Saved checkpoint at step 520"], [510, 510, 520]),
+    ],
+)
+def test_positions_and_saves_are_counted_as_steps(tmp_path: Path, outputs: list[str], steps: list[int | None]) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    progress = LogProgress(str(log), adopted=False)
+    found = []
+    for output in outputs:
+        with log.open("a") as file:
+            file.write(output + "\n")
+        progress.update()
+        found.append(progress.step)
+    assert found == steps
+
+
+def test_the_first_epoch_is_remembered_across_attempts(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("Epoch: [3][50/100]\n")
+    assert [_step_of(log, first) for first in (0, 1)] == [350, 250]
+
+
+def _step_of(log: Path, first_epoch: int) -> int | None:
+    progress = LogProgress(str(log), adopted=False, first_epoch=first_epoch)
+    progress.update()
+    return progress.step
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"), [("step 5/90", 90), ("Epoch 2/9: 50%|##| 50/100 [00:01<00:01]", 900), ("step 5", None)]
+)
+def test_the_number_of_all_steps_is_read_from_the_log(tmp_path: Path, text: str, steps: int | None) -> None:
+    log = tmp_path / "log"
+    log.write_text(text + "\n")
+    progress = LogProgress(str(log), adopted=False)
+    progress.update()
+    assert progress.steps == steps
+
+
+def test_a_bar_that_is_drawn_by_backspaces_is_read_before_its_line_ends(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"Epoch 1/3\n 50/100 [==>...] - loss: 0.5" + b"\b" * 30)
+    progress = LogProgress(str(log), adopted=False)
+    progress.update()
+    assert (progress.step, progress.loss) == (50, "0.5")
 
 
 TABLE = (
@@ -132,7 +210,22 @@ def test_the_line_that_a_step_was_read_from_is_kept(tmp_path: Path) -> None:
     assert (progress.step, progress.step_line) == (500, b"Training step 500, eval at step 1000")
 
 
-@pytest.mark.parametrize("line", ["step 1 ", "eval step 1 ", "step  step  ", "loss ", "val loss 1 ", "step,", "|step "])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 1 ",
+        "eval step 1 ",
+        "step  step  ",
+        "loss ",
+        "val loss 1 ",
+        "step,",
+        "|step ",
+        "epoch 1 ",
+        "1/2 ",
+        "%|#|1/2 ",
+        "saved ",
+    ],
+)
 def test_a_hostile_line_is_read_at_once(line: str) -> None:
     began = time.process_time()
     StepReader().read((line * MOST_BYTES)[:MOST_BYTES].encode())

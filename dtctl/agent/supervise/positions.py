@@ -1,0 +1,248 @@
+"""Reads positions within an epoch, as programs and progress bars write them, and counts them as steps over epochs.
+
+A position is a batch of an epoch, or an example of it, often with the length of the epoch. A line shows one by an
+epoch with a number, by a bar, or by the word batch. Lines of evaluations, of downloads and of other work have none.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, Match, Optional, Tuple
+
+    from ..records.run_state import Position
+
+_MOST_LINES = 300
+_LONGEST = 600
+"""Lines from the end that are searched, and the characters of each."""
+
+_OF = rb"[ \t]*(?:/|of)[ \t]*"
+_PAIR = re.compile(
+    rb"(?<![\w./-])([0-9]{1,12})" + _OF + rb"([0-9]{1,12}|\?)(?![\w/]|\.[0-9]|[ \t]*(?:[kmgt]i?b|images)\b)"
+)
+
+_EPOCH = re.compile(
+    rb"(?<![a-z_/])epoch(?:[ \t]*\(train\))?[\"']?[ \t]*(?:\.\.\.|[:#=|])?[ \t]*[\[(\"']?[ \t]*([0-9]{1,7})"
+    rb"(?:" + _OF + rb"([0-9]{1,7}))?(?![\w%]|\.[0-9])"
+)
+_OTHER_EPOCHS = re.compile(rb"(?:best|num|max|total|last|of|from|every|until)[ \t_]*\Z")
+_EPOCH_FIRST = re.compile(
+    rb"[ \t]*([0-9]{1,7})/([0-9]{1,7})[ \t]+(?:[0-9.]+g[ \t]|\*[ \t]*epoch\b)"  # ultralytics, Catalyst
+    rb"|(?:.{0,200}[\])>:][ \t]*)?([0-9]{1,7})epoch:train"  # ESPnet
+    rb"|.{0,200}?\btrain:[ \t]*([0-9]{1,7})[ \t]+(?=\[)"  # timm
+    rb"|.{0,200}?\[[ \t]*([0-9]{1,7})/([0-9]{1,7})\][ \t]*(?=\[[ \t]*[0-9]+/[0-9])"
+    rb"|\W{0,3}\[([0-9]{1,7}),(?=[ \t]*[0-9]+\][ \t]*loss)"  # the tutorials of PyTorch
+)
+_HEADER = re.compile(
+    rb"^[^\w\n\r]{0,20}epoch[ \t]*:?[ \t]*\[?([0-9]{1,7})(?:" + _OF + rb"([0-9]{1,7}))?\]?[^\w\n\r]{0,10}$", re.M
+)
+"""A line that names an epoch alone, before the bars of it."""
+
+_BATCH = re.compile(
+    rb"\bbatch[:#=]?[ \t]*\[?(?:[0-9]+-)?([0-9]{1,12})(?![\w/]|\.[0-9]|" + _OF + rb"[0-9])"
+    rb"|\b(?:[0-9]+-)?([0-9]{1,12})batch\b"
+    rb"|\[[0-9]+,[ \t]*([0-9]{1,12})\][ \t]*loss"
+)
+_BAR = re.compile(
+    rb"(?:%[ \t]*\|[^|]{0,200}\||:[ \t]*\|[^|]{0,200}\||"
+    rb"\xe2[\x94\x95][\x80-\xbf][\xe2\x94\x95\x80-\xbf ]{4,})[ \t]*(?=[0-9]+/)"
+)
+"""The bars of tqdm, of rich, and of ultralytics, before the numbers."""
+_KERAS = re.compile(rb"^\W{0,20}([0-9]{1,12})/([0-9]{1,12})[ \t]+(?:\[[=>. ]|\xe2\x94\x81|-[ \t]+[0-9]+m?s[ \t])")
+_SHOWN_BY_WORDS = re.compile(
+    rb"\bbatch(?:es)?[ \t:#=]*[\[(]?[ \t]*(?=[0-9]+[ \t]*/)|(?<!val_)loss[:=]?[ \t]*[-+0-9.e]+[ \t]+\[[ \t]*(?=[0-9]+/)"
+)
+_LOSS = re.compile(
+    rb"(?<![a-z_])(?:(?:train(?:ing)?|tot(?:al)?|avg|average|mean)[_ -])?loss"
+    rb"[\"']?[ \t]*(?:[:=][ \t]*|is[ \t]+|[ \t])[\"']?[-+0-9]"
+)
+_REPORTED = re.compile(rb"\b(?:finished|completed|done|train-acc\w*)\b")
+
+_EVALUATION = re.compile(
+    rb"(?<![\w/.-])(?:val|valid|validation|eval|evaluat(?:e|ing|ion|or)|test|testing|dev|sanity|predict(?:ing|ion)?|"
+    rb"inference|validating)(?![\w/.-])"
+)
+_TRAINING_WORDS = frozenset(
+    b"train training epoch step steps iter iters iteration iterations batch batches loss".split()
+)
+_OTHER_WORDS = frozenset(b"map filter split dataset datasets files shards images cache weights epochs".split())
+_NOT_TIMES = re.compile(rb"(?:acc|accuracy|correct|rank|gpu|memory|mem|fold|node|nodes)[\"']?[ \t:=]*[\[(]?[ \t]*\Z")
+
+
+def has_loss(line: bytes) -> bool:
+    return _LOSS.search(line) is not None
+
+
+class Reading:
+    """`is_step`: what is counted are steps of the training, not batches of an epoch."""
+
+    __slots__ = ("at", "epoch", "epochs", "is_step", "line", "of")
+
+    def __init__(
+        self, line: int, at: Optional[int], of: Optional[int], epoch: Tuple[Optional[int], Optional[int]]
+    ) -> None:
+        self.line = line
+        self.at = at
+        self.of = of
+        self.epoch, self.epochs = epoch
+        self.is_step = False
+
+
+def read(data: bytes) -> Optional[Reading]:
+    """The last position in whole lines of lower case. An epoch that is named above them is not added."""
+    for number, (begin, line) in enumerate(_lines_backwards(data)):
+        if number >= _MOST_LINES:
+            return None
+        found = _of_line(line[:_LONGEST], begin)
+        if found is not None:
+            return found
+    return None
+
+
+def last_header(data: bytes, before: int) -> Optional[Tuple[int, Optional[int]]]:
+    """The epoch that a line names alone, and how many there are."""
+    found = None
+    for match in _HEADER.finditer(data, 0, before):
+        found = (int(match.group(1)), int(match.group(2)) if match.group(2) else None)
+    return found
+
+
+def _lines_backwards(data: bytes) -> Iterator[Tuple[int, bytes]]:
+    last = len(data)
+    while last > 0:
+        begin = max(data.rfind(b"\n", 0, last), data.rfind(b"\r", 0, last)) + 1
+        if begin < last:
+            yield begin, data[begin:last]
+        last = begin - 1
+
+
+def _of_line(line: bytes, begin: int) -> Optional[Reading]:
+    if b"/" not in line and b"epoch" not in line and b"] loss" not in line:
+        return None
+    epoch, after = _epoch(line)
+    bar = next((match for match in _BAR.finditer(line)), None)
+    if _EVALUATION.search(line, 0, bar.start() if bar is not None else after) or _is_evaluated(line, after, bar):
+        return None
+    if bar is not None:
+        return _of_bar(line, begin, bar, epoch)
+    if epoch[0] is not None:
+        return _of_epoch(line, begin, epoch, after)
+    keras = _KERAS.match(line)
+    if keras is not None:
+        return Reading(begin, int(keras.group(1)), int(keras.group(2)), epoch) if has_loss(line) else None
+    shown = _SHOWN_BY_WORDS.search(line)
+    pair = _PAIR.match(line, shown.end()) if shown is not None else None
+    return _reading(begin, pair, epoch) if pair is not None else None
+
+
+def _is_evaluated(line: bytes, after: int, bar: Optional[Match[bytes]]) -> bool:
+    """Whether the line is of an evaluation after its epoch, and has no loss of the training before that."""
+    spoken = _EVALUATION.search(line, after)
+    loss = _LOSS.search(line)
+    return bar is None and spoken is not None and not (loss is not None and loss.start() < spoken.start())
+
+
+def _epoch(line: bytes) -> Tuple[Tuple[Optional[int], Optional[int]], int]:
+    first = _EPOCH_FIRST.match(line)
+    if first is not None:
+        numbers = [int(number) for number in first.groups() if number is not None]
+        return (numbers[0], numbers[1] if len(numbers) > 1 else None), first.end()
+    for match in _EPOCH.finditer(line):
+        if not _OTHER_EPOCHS.search(line, max(0, match.start() - 8), match.start()):
+            return (int(match.group(1)), int(match.group(2)) if match.group(2) else None), match.end()
+    return (None, None), 0
+
+
+def _of_epoch(line: bytes, begin: int, epoch: Tuple[Optional[int], Optional[int]], after: int) -> Optional[Reading]:
+    for pair in _PAIR.finditer(line, after):
+        if not _NOT_TIMES.search(line, max(0, pair.start() - 20), pair.start()):
+            return _reading(begin, pair, epoch)
+    batch = _BATCH.search(line)
+    if batch is not None:
+        return Reading(begin, int(next(filter(None, batch.groups()))), None, epoch)
+    return Reading(begin, None, None, epoch) if has_loss(line) or _REPORTED.search(line) else None
+
+
+def _of_bar(
+    line: bytes, begin: int, bar: Match[bytes], epoch: Tuple[Optional[int], Optional[int]]
+) -> Optional[Reading]:
+    pair = _PAIR.match(line, bar.end())
+    if pair is None:
+        return None
+    label = re.sub(rb"\([^)]*\)|\[(?![ \t]*epoch)[^\]]*\]", b" ", line[: bar.start()])
+    words = re.findall(rb"[a-z]+", label.rpartition(b" - ")[2].rpartition(b" >> ")[2])
+    if epoch[0] is None and words:
+        if _TRAINING_WORDS.isdisjoint(words) or not _OTHER_WORDS.isdisjoint(words):
+            return None
+        if any(word.endswith(b"ing") and word != b"training" for word in words) or words == [b"epoch"]:
+            return None
+    found = _reading(begin, pair, epoch)
+    found.is_step = epoch[0] is None and words[-1:] in ([b"step"], [b"steps"])
+    return found
+
+
+def _reading(begin: int, pair: Match[bytes], epoch: Tuple[Optional[int], Optional[int]]) -> Reading:
+    return Reading(begin, int(pair.group(1)), None if pair.group(2) == b"?" else int(pair.group(2)), epoch)
+
+
+def names_epoch(before: bytes) -> bool:
+    """Whether the text before a number names an epoch by its number, so that the number counts within the epoch."""
+    return _EPOCH.search(before) is not None
+
+
+class Counter:
+    """Counts positions over the epochs of an attempt."""
+
+    def __init__(self, first_epoch: int = 1) -> None:
+        self.first_epoch = first_epoch
+        """The number of the first epoch, 0 or 1."""
+        self.step: Optional[int] = None
+        self.total: Optional[int] = None
+        self.position: Optional[Position] = None
+        self._rank = -1
+        self._of: Optional[int] = None
+        self._at = 0
+        self._longest = 0
+        self._passed = 0
+        """Epochs without a number that have ended."""
+
+    def add(self, found: Reading, *, has_loss: bool) -> bool:
+        """Counts a position; False where it belongs to other work than the one that is counted."""
+        rank = 2 if found.epoch is not None else int(has_loss)
+        if self._rank > rank or (self._rank == rank == 0 and self._of is not None and (found.of or 0) < self._of):
+            return False
+        if rank > self._rank or (rank < 2 and found.of != self._of):
+            self._passed = self._at = self._longest = 0
+        self._rank = rank
+        if found.epoch == 0:
+            self.first_epoch = 0
+        at = found.at
+        if found.epoch is None and at is not None and at < self._at:
+            self._passed += 1
+        self._of = found.of if found.of is not None or at is not None else self._of
+        if at is not None:
+            self._at = at
+            self._longest = max(self._longest, at)
+        self._count(found)
+        return True
+
+    def _count(self, found: Reading) -> None:
+        passed = max(0, found.epoch - self.first_epoch) if found.epoch is not None else self._passed
+        length = self._of or (self._longest if passed else None)
+        self.position = {
+            "epoch": found.epoch,
+            "epochs": found.epochs,
+            "batch": found.at,
+            "batches": found.of,
+            "first_epoch": self.first_epoch,
+        }
+        self.total = length * found.epochs if length and found.epochs else None
+        if found.epoch is None and self._of is not None and not self._passed:
+            self.total = self._of
+        if found.at is None:
+            self.step = (passed + 1) * (length or 1)
+            self.total = self.total or found.epochs
+        elif found.at or passed or self.step is not None:
+            self.step = passed * (length or 0) + found.at
