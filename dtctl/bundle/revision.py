@@ -42,8 +42,7 @@ _FILE_BYTES = 1 << 17
 _DIFF_BYTES = 1 << 19
 _DIFF_S = 2.0
 _MOST_PAIRS = 2_000_000
-"""The most pairs of equal lines in two files: difflib goes through all of them, and repeats that for each match."""
-_MOST_STEPS = 50_000_000
+"""The most pairs of equal lines in two files: difflib goes through all of them for each match."""
 _LARGEST_HASHED = 1 << 28
 _SYMBOLIC, _SUBMODULE, _DIRECTORY = 0o120000, 0o160000, 0o040000
 _LONGEST = 400
@@ -421,7 +420,6 @@ class _Comparison:
 
 
 _CONTEXT = 3
-_HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
 
 def _unified(before: list[str], after: list[str], old: str, new: str) -> list[str] | None:
@@ -432,19 +430,42 @@ def _unified(before: list[str], after: list[str], old: str, new: str) -> list[st
     start, cut = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
     before, after = before[start : len(before) - cut], after[start : len(after) - cut]
     times = Counter(after)
-    if len(after) >= 200:  # difflib's own rule (autojunk)
-        times = Counter({line: count for line, count in times.items() if count <= len(after) // 100 + 1})
-    pairs = sum(times[line] for line in before)
-    if pairs > _MOST_PAIRS or pairs * min(len(before), len(after)) > _MOST_STEPS:
+    if sum(times[line] for line in before) > _MOST_PAIRS:
         return None
+    try:
+        groups = list(_Matcher(None, before, after).get_grouped_opcodes(_CONTEXT))
+    except TimeoutError:
+        return None
+    lines = [f"--- {old}\n", f"+++ {new}\n"] if groups else []
+    for group in groups:
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        lines.append(f"@@ -{_range(start + i1, i2 - i1)} +{_range(start + j1, j2 - j1)} @@\n")
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in before[i1:i2]]
+            else:
+                lines += [f"-{line}" for line in before[i1:i2]]
+                lines += [f"+{line}" for line in after[j1:j2]]
+    return lines
 
-    def moved(found: re.Match[str]) -> str:
-        return f"@@ -{int(found[1]) + start}{found[2]} +{int(found[3]) + start}{found[4]} @@"
 
-    return [
-        _HUNK.sub(moved, line) if line.startswith("@@") else line
-        for line in difflib.unified_diff(before, after, old, new, n=_CONTEXT)
-    ]
+class _Matcher(difflib.SequenceMatcher[str]):
+    """It raises TimeoutError after a while: lines that are changed in turns take a pass through the file each."""
+
+    _until: float | None = None
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        self._until = self._until or time.monotonic() + _DIFF_S
+        if time.monotonic() > self._until:
+            raise TimeoutError
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+def _range(before: int, count: int) -> str:
+    """A range of lines as in a hunk's head: an empty one has the number of the line before it."""
+    return f"{before + (count > 0)},{count}"
 
 
 def _lines(data: bytes) -> list[str]:
