@@ -115,7 +115,7 @@ class Folder:
 
         Raises FileExistsError if the name exists and not `overwrite`; OSError.
         """
-        target = _one(new or name)
+        target = _one(name if new is None else new)
         if not overwrite and to.find(target) is not None:
             raise _failed(errno.EEXIST, to.path / target)
         os.rename(_one(name), target, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)

@@ -50,6 +50,11 @@ class Manifest:
     def id(self) -> str:
         return hashlib.sha256(self.canonical).hexdigest()
 
+    @cached_property
+    def code_id(self) -> str:
+        """The id without the cluster's name: the same code has the same one in all clusters."""
+        return dataclasses.replace(self, cluster="").id
+
 
 OWN = ""
 """The rule against dtctl's own directories, and the files of secrets and keys with which the run is started."""
@@ -83,10 +88,9 @@ class Bundle:
     def id(self) -> str:
         return self.manifest.id
 
-    @cached_property
+    @property
     def code_id(self) -> str:
-        """The id without the cluster's name: the same code has the same one in all clusters."""
-        return dataclasses.replace(self.manifest, cluster="").id
+        return self.manifest.code_id
 
     @cached_property
     def total_bytes(self) -> int:

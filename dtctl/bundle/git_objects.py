@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,9 +22,14 @@ from dtctl.folder import open_regular, read_regular
 
 COMMIT_BYTES = 1 << 20
 TREE_BYTES = 1 << 25
-_MOST_PACKS = 2000
+_MOST_PACKS = 200
+"""Each takes up to two descriptors; git repacks from 50 on (gc.autoPackLimit)."""
 _MOST_ALTERNATES = 5
 _MOST_DELTAS = 4096
+_MORE_BYTES = 1 << 20
+"""All deltas of an object together may be this much larger than twice its limit."""
+_LONGEST_NAME = 4096
+_LARGEST_MODE = 0o177777
 _CHUNK = 1 << 16
 _TYPES = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _OFS_DELTA, _REF_DELTA = 6, 7
@@ -43,10 +49,11 @@ class TreeEntry(NamedTuple):
 class Objects:
     """The objects of one repository, including those of its alternates. `close` it."""
 
-    def __init__(self, directory: Path) -> None:
-        """`directory`: the repository's `objects`."""
+    def __init__(self, directory: Path, until: float | None = None) -> None:
+        """`directory`: the repository's `objects`. `until`: the end of reading, on the monotonic clock."""
         self.directories = [directory, *islice(_alternates(directory), _MOST_ALTERNATES)]
         self._opened: list[mmap.mmap] = []
+        self._until = until
 
     def __enter__(self) -> Objects:
         return self
@@ -62,7 +69,7 @@ class Objects:
     def read(self, name: str, kind: str, limit_bytes: int) -> bytes:
         """The content of an object of this kind. Raises Unreadable."""
         try:
-            found, data = self._find(name, limit_bytes, 0)
+            found, data = self._find(name, limit_bytes)
         except (OSError, ValueError, IndexError, struct.error, zlib.error) as error:
             raise Unreadable(f"object {name[:12]} cannot be read") from error
         if found != kind:
@@ -80,70 +87,89 @@ class Objects:
         return trees[0], parents, message.partition(b"\n")[0].decode("utf-8", "replace")
 
     def tree(self, name: str) -> list[TreeEntry]:
-        """The entries of a tree."""
-        data, found, place, id_bytes = self.read(name, "tree", TREE_BYTES), [], 0, len(name) // 2
+        """The entries of a tree. Raises Unreadable also for a name that git does not check out."""
+        data, found, offset, id_bytes = self.read(name, "tree", TREE_BYTES), list[TreeEntry](), 0, len(name) // 2
         try:
-            while place < len(data):
-                end = data.index(b"\0", place)
-                mode, _, entry = data[place:end].partition(b" ")
-                place = end + 1 + id_bytes
-                found.append(TreeEntry(entry, int(mode, 8), data[end + 1 : place].hex()))
+            while offset < len(data):
+                end = data.index(b"\0", offset)
+                mode, _, entry = data[offset:end].partition(b" ")
+                offset = end + 1 + id_bytes
+                number = int(mode, 8)
+                if offset > len(data) or not 0 < number <= _LARGEST_MODE or not _is_name(entry):
+                    raise ValueError(entry)
+                found.append(TreeEntry(entry, number, data[end + 1 : offset].hex()))
         except ValueError as error:
             raise Unreadable(f"tree {name[:12]} is damaged") from error
         return found
 
-    def _find(self, name: str, limit_bytes: int, depth: int) -> tuple[str, bytes]:
-        wanted = bytes.fromhex(name)
+    def _find(self, name: str, limit_bytes: int) -> tuple[str, bytes]:
+        """The kind and the content of an object, whose deltas may lead from one pack to another."""
+        deltas: list[bytes] = []
+        seen: set[tuple[_Pack, int]] = set()
+        held_bytes = 0
+        found = self._located(bytes.fromhex(name))
+        while True:
+            self._check_time()
+            if found is None:
+                kind, data = self._unpacked(name, limit_bytes)
+                break
+            pack, offset = found
+            if found in seen or len(seen) > _MOST_DELTAS:
+                raise Unreadable("an object has too many deltas")
+            seen.add(found)
+            number, size, start = _entry_header(pack.data, offset)
+            held_bytes += size
+            if size > limit_bytes or held_bytes > 2 * limit_bytes + _MORE_BYTES:
+                raise Unreadable("an object is too large")
+            if number in _TYPES:
+                kind, data = _TYPES[number], _inflated(pack.data, start, size)
+                break
+            if number == _OFS_DELTA:
+                back, start = _distance(pack.data, start)
+                if not 0 < back <= offset:
+                    raise ValueError(back)
+                found = pack, offset - back
+            elif number == _REF_DELTA:
+                base = bytes(pack.data[start : start + pack.id_bytes])
+                start += pack.id_bytes
+                name, own = base.hex(), pack.offset_of(base)
+                found = (pack, own) if own is not None else self._located(base)
+            else:
+                raise ValueError(number)
+            deltas.append(_inflated(pack.data, start, size))
+        while deltas:
+            data = _applied(data, deltas.pop(), limit_bytes, self._check_time)
+        return kind, data
+
+    def _located(self, name: bytes) -> tuple[_Pack, int] | None:
+        """The pack that has the object, and where."""
         for pack in self._packs:
-            if (offset := pack.offset_of(wanted)) is not None:
-                return self._packed(pack, offset, limit_bytes, depth)
+            if (offset := pack.offset_of(name)) is not None:
+                return pack, offset
+        return None
+
+    def _unpacked(self, name: str, limit_bytes: int) -> tuple[str, bytes]:
         for directory in self.directories:
             with suppress(FileNotFoundError, NotADirectoryError):
                 return _loose(directory / name[:2] / name[2:], limit_bytes)
         raise Unreadable(f"object {name[:12]} is missing")
 
-    def _packed(self, pack: _Pack, offset: int, limit_bytes: int, depth: int) -> tuple[str, bytes]:
-        deltas: list[bytes] = []
-        while True:
-            if depth + len(deltas) > _MOST_DELTAS:
-                raise Unreadable("an object has too many deltas")
-            kind, size, place = _entry_header(pack.data, offset)
-            if size > limit_bytes:
-                raise Unreadable("an object is too large")
-            if kind in _TYPES:
-                found, data = _TYPES[kind], _inflated(pack.data, place, size)
-                break
-            if kind == _OFS_DELTA:
-                back, place = _offset(pack.data, place)
-                if not 0 < back <= offset:
-                    raise ValueError(back)
-                base = offset - back
-            elif kind == _REF_DELTA:
-                name = bytes(pack.data[place : place + pack.id_bytes])
-                place += pack.id_bytes
-                deltas.append(_inflated(pack.data, place, size))
-                own = pack.offset_of(name)
-                if own is None:
-                    found, data = self._find(name.hex(), limit_bytes, depth + len(deltas))
-                    break
-                offset = own
-                continue
-            else:
-                raise ValueError(kind)
-            deltas.append(_inflated(pack.data, place, size))
-            offset = base
-        for delta in reversed(deltas):
-            data = _applied(data, delta, limit_bytes)
-        return found, data
+    def _check_time(self) -> None:
+        if self._until is not None and time.monotonic() > self._until:
+            raise Unreadable("reading the repository takes too long")
 
     @cached_property
     def _packs(self) -> list[_Pack]:
         packs: list[_Pack] = []
+        files: list[Path] = []
         for directory in self.directories:
             with suppress(OSError):
-                for file in sorted((directory / "pack").glob("pack-*.idx"))[:_MOST_PACKS]:
-                    with suppress(OSError, ValueError, struct.error):
-                        packs.append(_Pack(self._mapped(file), file, self._mapped))
+                files += islice((directory / "pack").glob("pack-*.idx"), _MOST_PACKS + 1)
+        if len(files) > _MOST_PACKS:
+            raise Unreadable(f"the repository has more than {_MOST_PACKS} packs")
+        for file in files:
+            with suppress(OSError, ValueError, struct.error):
+                packs.append(_Pack(self._mapped(file), file, self._mapped))
         return packs
 
     def _mapped(self, file: Path) -> mmap.mmap:
@@ -195,9 +221,12 @@ class _Pack:
         start = 1032 + self._count * (self.id_bytes + 4)
         (offset,) = struct.unpack_from(">I", self._index, start + 4 * number)
         if offset & 0x80000000:
-            place = start + 4 * self._count + 8 * (offset & 0x7FFFFFFF)
-            (offset,) = struct.unpack_from(">Q", self._index, place)
+            (offset,) = struct.unpack_from(">Q", self._index, start + 4 * self._count + 8 * (offset & 0x7FFFFFFF))
         return int(offset)
+
+
+def _is_name(name: bytes) -> bool:
+    return name.lower() not in (b"", b".", b"..", b".git") and b"/" not in name and len(name) <= _LONGEST_NAME
 
 
 def _alternates(directory: Path, depth: int = 0) -> Iterator[Path]:
@@ -238,15 +267,15 @@ def _loose(file: Path, limit_bytes: int) -> tuple[str, bytes]:
     return kind.decode("ascii"), b"".join(pieces)
 
 
-def _inflated(data: mmap.mmap, place: int, size: int) -> bytes:
+def _inflated(data: mmap.mmap, offset: int, size: int) -> bytes:
     reads = zlib.decompressobj()
     pieces: list[bytes] = []
     have = 0
     while not reads.eof and have <= size:
         more = reads.unconsumed_tail
         if not more:
-            more = data[place : place + _CHUNK]
-            place += len(more)
+            more = data[offset : offset + _CHUNK]
+            offset += len(more)
             if not more:
                 break
         piece = reads.decompress(more, size + 1 - have)
@@ -257,61 +286,63 @@ def _inflated(data: mmap.mmap, place: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _entry_header(data: mmap.mmap, place: int) -> tuple[int, int, int]:
+def _entry_header(data: mmap.mmap, offset: int) -> tuple[int, int, int]:
     """The type of an entry of a pack, its size, and where what follows begins."""
-    byte = data[place]
+    byte = data[offset]
     kind, size, shift = byte >> 4 & 7, byte & 15, 4
     while byte & 0x80:
-        place += 1
-        byte = data[place]
+        offset += 1
+        byte = data[offset]
         size |= (byte & 0x7F) << shift
         shift += 7
         if shift > 64:
             raise ValueError(shift)
-    return kind, size, place + 1
+    return kind, size, offset + 1
 
 
-def _offset(data: mmap.mmap, place: int) -> tuple[int, int]:
-    byte = data[place]
+def _distance(data: mmap.mmap, offset: int) -> tuple[int, int]:
+    """How far back the base of a delta is, and where the delta begins."""
+    byte = data[offset]
     value = byte & 0x7F
     while byte & 0x80:
-        place += 1
-        byte = data[place]
+        offset += 1
+        byte = data[offset]
         value = (value + 1) << 7 | byte & 0x7F
         if value >> 64:
             raise ValueError(value)
-    return value, place + 1
+    return value, offset + 1
 
 
-def _length(delta: bytes, place: int) -> tuple[int, int]:
+def _length(delta: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = delta[place]
-        place += 1
+        byte = delta[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         shift += 7
         if not byte & 0x80 or shift > 64:
-            return value, place
+            return value, offset
 
 
-def _applied(base: bytes, delta: bytes, limit_bytes: int) -> bytes:
-    source, place = _length(delta, 0)
-    size, place = _length(delta, place)
+def _applied(base: bytes, delta: bytes, limit_bytes: int, check_time: Callable[[], None]) -> bytes:
+    source, offset = _length(delta, 0)
+    size, offset = _length(delta, offset)
     if source != len(base):
         raise ValueError(source)
     if size > limit_bytes:
         raise Unreadable("an object is too large")
     made = bytearray()
-    while place < len(delta):
-        code = delta[place]
-        place += 1
+    while offset < len(delta):
+        check_time()
+        code = delta[offset]
+        offset += 1
         if code & 0x80:
-            start, place = _number(delta, place, code, range(4))
-            count, place = _number(delta, place, code >> 4, range(3))
+            start, offset = _number(delta, offset, code, range(4))
+            count, offset = _number(delta, offset, code >> 4, range(3))
             piece = base[start : start + (count or 0x10000)]
         elif code:
-            piece = delta[place : place + code]
-            place += code
+            piece = delta[offset : offset + code]
+            offset += code
         else:
             raise ValueError(code)
         made += piece
@@ -322,10 +353,10 @@ def _applied(base: bytes, delta: bytes, limit_bytes: int) -> bytes:
     return bytes(made)
 
 
-def _number(delta: bytes, place: int, bits: int, numbers: range) -> tuple[int, int]:
+def _number(delta: bytes, offset: int, bits: int, numbers: range) -> tuple[int, int]:
     value = 0
     for number in numbers:
         if bits >> number & 1:
-            value |= delta[place] << 8 * number
-            place += 1
-    return value, place
+            value |= delta[offset] << 8 * number
+            offset += 1
+    return value, offset

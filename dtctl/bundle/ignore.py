@@ -346,7 +346,8 @@ def index_entries(directory: Path, hash_bytes: int) -> tuple[dict[str, IndexEntr
             data = file.read(_INDEX_BYTES + 1)
         if len(data) > _INDEX_BYTES:
             return {}, 0
-        for name, start, _ in _entries(data, hash_bytes):
+        end = _HEADER.size
+        for name, start, end in _entries(data, hash_bytes):  # noqa: B007 (the last end is meant)
             changed, changed_ns, modified, modified_ns, *_, size = _STATUS.unpack_from(data, start)
             place = start + _STATUS.size
             (flags,) = struct.unpack_from(">H", data, place + hash_bytes)
@@ -354,6 +355,8 @@ def index_entries(directory: Path, hash_bytes: int) -> tuple[dict[str, IndexEntr
                 blob = data[place : place + hash_bytes].hex()
                 times = (modified * 10**9 + modified_ns, changed * 10**9 + changed_ns)
                 entries[os.fsdecode(name)] = IndexEntry(blob, size, *times)
+        if _base(data, end, hash_bytes):
+            return {}, 0
         return entries, written_ns
     return {}, 0
 

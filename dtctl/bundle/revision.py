@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -33,11 +33,16 @@ _CONFIG_BYTES = 1 << 20
 _MOST_REFS = 5
 """The most symbolic references in a row, as in git (refs.c)."""
 _MOST_ENTRIES = 500_000
+"""The most trees and entries of trees that are read of a commit."""
+_PATHS_BYTES = 1 << 26
+_INSPECT_S = 20.0
 _DEEPEST = 100
 _FILE_BYTES = 1 << 17
 """The size of the largest file whose lines are compared."""
 _DIFF_BYTES = 1 << 19
 _DIFF_S = 2.0
+_MOST_PAIRS = 2_000_000
+"""The most pairs of equal lines in two files: difflib goes through all of them for each match."""
 _LARGEST_HASHED = 1 << 28
 _SYMBOLIC, _SUBMODULE, _DIRECTORY = 0o120000, 0o160000, 0o040000
 _LONGEST = 400
@@ -77,12 +82,12 @@ def inspect(bundle: Bundle, secrets: Iterable[str] = ()) -> Inspected | None:
     top, git = repository
     known = Revision()
     try:
-        _refuse_foreign(top, git)
-        common = common_directory(git)
+        common = _common_of(top, git)
         commit, branch = _head(git, common)
         known = Revision(commit, branch, _remote(common, branch))
-        with Objects(common / "objects") as objects:
-            return _Comparison(bundle, top, git, objects, known, secrets).result(pointers)
+        until = time.monotonic() + _INSPECT_S
+        with Objects(common / "objects", until) as objects:
+            return _Comparison(bundle, top, git, objects, known, secrets, until).result(pointers)
     except (_Damaged, Unreadable) as why:
         note = str(why)
     except (OSError, ValueError, RecursionError) as error:
@@ -144,20 +149,30 @@ def _packed_ref(common: Path, name: str) -> str:
     return ""
 
 
-def _refuse_foreign(top: Path, git: Path) -> None:
-    """Raises _Damaged unless the git directory is that of `top`: a `.git` from elsewhere can name any other."""
+def _common_of(top: Path, git: Path) -> Path:
+    """The git directory of the whole repository. Raises _Damaged unless both are those of `top`: a `.git` from
+    elsewhere can name any other.
+    """
+    common = common_directory(git)
+    own = top / ".git"
+    if git.exists() and not _names(git, top):
+        raise _Damaged(f"{own} leads to {git}, which does not name this directory")
+    if common != git and git.resolve().parent != common.resolve() / "worktrees":
+        raise _Damaged(f"{git} leads to {common}, of which it is no worktree")
+    return common
+
+
+def _names(git: Path, top: Path) -> bool:
+    """Whether the git directory is within `top`, or names it as its worktree."""
     own = top / ".git"
     if own.is_dir() and not own.is_symlink():
-        return
+        return True
     with suppress(OSError):  # of a worktree
         back = os.fsdecode(read_regular(git / "gitdir", _REF_BYTES).strip())
         if (git / back).resolve() == own.resolve():
-            return
+            return True
     worktree = _config(git).get(("core", "worktree"))  # of a submodule
-    if worktree is not None and (git / worktree).resolve() == top.resolve():
-        return
-    if git.exists():
-        raise _Damaged(f"{own} leads to {git}, which does not say that it belongs to this directory")
+    return worktree is not None and (git / worktree).resolve() == top.resolve()
 
 
 def _remote(common: Path, branch: str) -> str:
@@ -220,6 +235,8 @@ class _Comparison:
     objects: Objects
     known: Revision
     secrets: Iterable[str]
+    until: float
+    """The end of the comparison, on the monotonic clock."""
     unread: list[str] = field(default_factory=list)
 
     def result(self, pointers: tuple[str, ...]) -> Inspected:
@@ -258,11 +275,15 @@ class _Comparison:
         found: dict[str, tuple[int, str]] = {}
         submodules: list[str] = []
         todo = [("", tree, 0)]
+        read = size_bytes = 0
         while todo:
             prefix, tree, depth = todo.pop()
-            if depth > _DEEPEST or len(found) + len(todo) > _MOST_ENTRIES:
+            entries = self.objects.tree(tree)
+            read += 1 + len(entries)
+            size_bytes += sum(len(prefix) + len(entry.name) for entry in entries)
+            if depth > _DEEPEST or read > _MOST_ENTRIES or size_bytes > _PATHS_BYTES:
                 raise _Damaged("the commit has too many files")
-            for entry in self.objects.tree(tree):
+            for entry in entries:
                 path = prefix + os.fsdecode(entry.name)
                 if entry.mode == _DIRECTORY:
                     todo.append((path + "/", entry.id, depth + 1))
@@ -299,10 +320,13 @@ class _Comparison:
                 with suppress(OSError):
                     found = os.lstat(root + file.path)
                     # As in git: a file that was changed after the index was written may have kept its time.
-                    if entry.mtime_ns == found.st_mtime_ns and entry.mtime_ns < written_ns:
+                    same_times = (entry.mtime_ns, entry.ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
+                    if same_times and entry.mtime_ns < written_ns:
                         if entry.blob != blob:
                             yield file.path
                         continue
+            if time.monotonic() > self.until:
+                raise _Damaged("comparing the files takes too long")
             if not self._is_content(file, blob, hash_bytes):
                 yield file.path
 
@@ -367,7 +391,10 @@ class _Comparison:
         if b"\0" in before[:8000] or b"\0" in after[:8000]:
             return "".join([*lines, f"Binary files a/{shown} and b/{shown} differ\n"])
         old, new = f"a/{shown}" if mode else "/dev/null", f"b/{shown}" if now else "/dev/null"
-        for line in difflib.unified_diff(_lines(before), _lines(after), old, new):
+        hunks = _unified(_lines(before), _lines(after), old, new)
+        if hunks is None:
+            return "".join([*lines, "too large to compare\n"])
+        for line in hunks:
             lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
         return "".join(lines)
 
@@ -390,6 +417,55 @@ class _Comparison:
         except OSError:
             return None
         return data if hashlib.sha256(data).hexdigest() == sent.sha256 else None
+
+
+_CONTEXT = 3
+
+
+def _unified(before: list[str], after: list[str], old: str, new: str) -> list[str] | None:
+    """The unified diff; None if it would take long. difflib is quadratic in lines that are repeated."""
+    most = min(len(before), len(after))
+    head = next((at for at in range(most) if before[at] != after[at]), most)
+    tail = next((at for at in range(most - head) if before[-1 - at] != after[-1 - at]), most - head)
+    start, cut = max(0, head - _CONTEXT), max(0, tail - _CONTEXT)
+    before, after = before[start : len(before) - cut], after[start : len(after) - cut]
+    times = Counter(after)
+    if sum(times[line] for line in before) > _MOST_PAIRS:
+        return None
+    try:
+        groups = list(_Matcher(None, before, after).get_grouped_opcodes(_CONTEXT))
+    except TimeoutError:
+        return None
+    lines = [f"--- {old}\n", f"+++ {new}\n"] if groups else []
+    for group in groups:
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        lines.append(f"@@ -{_range(start + i1, i2 - i1)} +{_range(start + j1, j2 - j1)} @@\n")
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in before[i1:i2]]
+            else:
+                lines += [f"-{line}" for line in before[i1:i2]]
+                lines += [f"+{line}" for line in after[j1:j2]]
+    return lines
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """It raises TimeoutError after a while: lines that are changed in turns take a pass through the file each."""
+
+    _until: float | None = None
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        self._until = self._until or time.monotonic() + _DIFF_S
+        if time.monotonic() > self._until:
+            raise TimeoutError
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+def _range(before: int, count: int) -> str:
+    """A range of lines as in a hunk's head: an empty one has the number of the line before it."""
+    return f"{before + (count > 0)},{count}"
 
 
 def _lines(data: bytes) -> list[str]:
@@ -418,10 +494,10 @@ def commits_between(code: Path, old: str, new: str) -> tuple[list[str], list[str
     if repository is None or not (_NAME.match(old) and _NAME.match(new)):
         return None
     try:
-        common = common_directory(repository[1])
-        with Objects(common / "objects") as objects:
+        common = _common_of(*repository)
+        with Objects(common / "objects", time.monotonic() + _INSPECT_S) as objects:
             histories = [dict(_history(objects, start, _shallow(common))) for start in (old, new)]
-    except (Unreadable, OSError, ValueError):
+    except (_Damaged, Unreadable, OSError, ValueError):
         return None
     before, after = histories
     return _only(after, before), _only(before, after)

@@ -57,11 +57,13 @@ class CodeRecord:
     """Its difference from its commit, as a unified diff; secrets are masked."""
     files: Mapping[str, str]
     """Path -> the beginning of its SHA-256, or the target of a link; none for a tree of very many files."""
+    id: str
+    """The SHA-256 of its manifest without the cluster's name (`Manifest.code_id`)."""
 
     @classmethod
     def of(cls, manifest: Manifest, diff: str) -> CodeRecord:
         every = {**{file.path: file.sha256[:16] for file in manifest.files}, **dict(manifest.links)}
-        return cls(diff, every if len(every) <= _MOST_FILES else {})
+        return cls(diff, every if len(every) <= _MOST_FILES else {}, manifest.code_id)
 
     def differing(self, manifest: Manifest) -> tuple[str, ...]:
         """The paths whose content is another in this manifest, or that only one of them has."""
@@ -76,6 +78,8 @@ class CodeRecord:
 
 
 _MOST_FILES = 50_000
+_MOST_CODES = 100
+"""The runs whose code is known here; beyond these the oldest runs that have ended are removed."""
 
 
 def read_record(path: Path) -> RunRecord | None:
@@ -179,12 +183,22 @@ class Memory:
         """Records what is known of a run's code beside the run. Without it nothing is lost but that."""
         with suppress(OSError):
             replace_file(self._code_file(run, make=True), json.dumps(dict(vars(code))).encode())
+            self._remove_old_code()
+
+    def _remove_old_code(self) -> None:
+        """Removes what is known of old code: hosts remove runs by their `ttl`, which this machine is not told."""
+        files = sorted(self._runs.glob("*.code"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for file in files[_MOST_CODES:]:
+            with suppress(UsageError, OtherVersion):
+                record = self._load(file.stem)
+                if record is None or record.outcome:
+                    file.unlink(missing_ok=True)
 
     def code_of(self, run: str) -> CodeRecord | None:
         """What this machine has recorded of a run's code; None if it did not start the run."""
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             data = json.loads(read_regular(self._code_file(run), _LIMIT_BYTES))
-            code = CodeRecord(str(data["diff"]), dict(data["files"]))
+            code = CodeRecord(str(data["diff"]), dict(data["files"]), str(data["id"]))
             return code if _fits(code, CodeRecord) else None
         return None
 

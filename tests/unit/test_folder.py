@@ -226,6 +226,8 @@ def test_a_file_is_moved_onto_another_only_where_that_is_asked_for(tmp_path: Pat
         folder.move("a", folder, "c")
         assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "mine", "c": "new"}
         folder.move("c", folder, "b", overwrite=True)
+        with pytest.raises(OSError, match="Not the name of a file"):
+            folder.move("b", folder, "", overwrite=True)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "new"}
 
 

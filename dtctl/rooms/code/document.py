@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def restored(found: Restored, version: Revision | None) -> dict[str, Any]:
-    known = picked(found, "run host bundle files size_bytes=sizeBytes")
+    known = picked(found, "run host bundle files size_bytes=sizeBytes is_as_sent=asSent")
     return {**known, "directory": str(found.directory.absolute()), "revision": revision(version)}
 
 

@@ -11,11 +11,14 @@ from typing import BinaryIO
 from dtctl.agent.bundles.tree import MOST_BYTES, Manifest
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.rooms.code.records import CodePart, CodeResult
+from dtctl.bundle import FileEntry
+from dtctl.bundle import Manifest as SentManifest
 from dtctl.bundle.scanning import leads_outside
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import PRIVATE, Folder, temporary_folder
 from dtctl.operations.client import about, final, frames_of, request
+from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
 
@@ -30,25 +33,31 @@ class Restored:
     directory: Path
     files: int
     size_bytes: int
+    is_as_sent: bool
+    """Whether this machine started the run, and the code is what it sent; else `host` alone says so."""
 
 
-def restore(record: RunRecord, transport: Transport, directory: Path) -> Restored:
+def restore(record: RunRecord, transport: Transport, directory: Path, known: CodeRecord | None = None) -> Restored:
     """Asks one host after the other until one has sent all of it. Raises UsageError for a directory with content.
 
-    Every byte is verified by the SHA-256 of the manifest, whose own is the bundle's id, before `directory` exists.
+    Every file is verified by its SHA-256 in the manifest before `directory` exists, and the manifest by what this
+    machine has sent, `known`. Without that the host alone says what the code of the run is.
     """
     assert record.run is not None
+    directory = Path(os.path.abspath(directory))  # noqa: PTH100 (`.` and `..` have no names)
+    if directory.is_dir() and directory.samefile(Path.cwd()):
+        raise UsageError(f"{directory} is the working directory", hint="name another directory")
     _refuse_content(directory)
-    if not directory.absolute().parent.is_dir():
-        raise UsageError(f"there is no directory {directory.absolute().parent}", hint=f"mkdir -p {directory.parent}")
+    if not directory.parent.is_dir():
+        raise UsageError(f"there is no directory {directory.parent}", hint=f"mkdir -p {directory.parent}")
     failed: list[DtctlError] = []
     for host in record.task_hosts:
         try:
             with (
-                Folder(directory.absolute().parent, record.project) as parent,
+                Folder(directory.parent, record.project) as parent,
                 temporary_folder(f".{directory.name[:100]}.", parent.path) as place,
             ):
-                found = _Arriving(record, transport, host, place).restored(directory)
+                found = _Receiver(record, transport, host, place, known).restored(directory)
                 parent.move(place.path.name, parent, directory.name, overwrite=True)  # what is replaced is empty
                 return found
         except UsageError:
@@ -66,14 +75,17 @@ def _refuse_content(directory: Path) -> None:
         raise UsageError(f"{directory} exists, and is not an empty directory", hint="name another directory")
 
 
-class _Arriving:
+class _Receiver:
     """What one host sends of the code, into the empty folder `place`."""
 
-    def __init__(self, record: RunRecord, transport: Transport, host: str, place: Folder) -> None:
+    def __init__(
+        self, record: RunRecord, transport: Transport, host: str, place: Folder, known: CodeRecord | None
+    ) -> None:
         self._record = record
         self._transport = transport
         self._host = host
         self._place = place
+        self._known = known
         self._text = bytearray()
         self._manifest: Manifest | None = None
         self._next = 0
@@ -88,49 +100,62 @@ class _Arriving:
                 for message in frames_of(session, "code_part", most_bytes=None):
                     if message.type == "code_part":
                         with about(self._host, "sent an invalid `code_part`"):
-                            self._take(message.of(CodePart)["file"], message.payload)
+                            self._receive(message.of(CodePart)["file"], message.payload)
                 answer = final(self._record, session, "code", message, CodeResult)
-            manifest = self._known(answer["bundle"])
+            manifest = self._manifest_of(answer["bundle"])
             self._finish_until(len(manifest.files))
-            self._shape(manifest)
+            self._finish_tree(manifest)
         finally:
             if self._file is not None:
                 self._file.close()
         size = sum(size for _, _, size, _ in manifest.files)
-        return Restored(answer["run"], answer["bundle"], self._host, directory, len(manifest.files), size)
+        files = len(manifest.files)
+        return Restored(answer["run"], answer["bundle"], self._host, directory, files, size, self._known is not None)
 
-    def _take(self, number: int | None, data: bytes) -> None:
+    def _receive(self, number: int | None, data: bytes) -> None:
+        if not data:
+            raise self._refused("it sent an empty part")
         if number is None:
             self._text += data
             if self._manifest is not None or len(self._text) > MOST_BYTES:
-                raise self._wrong("its manifest does not end")
+                raise self._refused("its manifest does not end")
             return
-        manifest = self._known(None)
+        manifest = self._manifest_of(None)
         if not self._next - 1 <= number < len(manifest.files):
-            raise self._wrong("its files are not in order")
+            raise self._refused("its files are not in order")
         if number >= self._next:
             self._finish_until(number)
             self._begin()
         self._size += len(data)
         if self._size > manifest.files[number][2]:
-            raise self._wrong(f"{manifest.files[number][0]!r} is too large")
+            raise self._refused(f"{manifest.files[number][0]!r} is too large")
         self._hash.update(data)
         assert self._file is not None
         self._file.write(data)
 
-    def _known(self, bundle: str | None) -> Manifest:
+    def _manifest_of(self, bundle: str | None) -> Manifest:
         """The manifest. `bundle`: the id that it must have."""
         digest = hashlib.sha256(self._text).hexdigest()
         if self._manifest is None:
             try:
                 self._manifest = Manifest.parse(bytes(self._text), digest)
             except Refused as error:
-                raise self._wrong(str(error)) from error
+                raise self._refused(str(error)) from error
+            self._refuse_other_code(self._manifest)
+            self._place.refuse_without_room(sum(size for _, _, size, _ in self._manifest.files))
             for path, _ in self._manifest.dirs:
-                self._place.below(path, make=PRIVATE).__exit__()
+                with self._place.below(path, make=PRIVATE):
+                    pass
         if bundle is not None and bundle != digest:
-            raise self._wrong("its manifest is not that of the bundle")
+            raise self._refused("its manifest is not that of the bundle")
         return self._manifest
+
+    def _refuse_other_code(self, manifest: Manifest) -> None:
+        """The host chooses the manifest and its id, so these alone prove nothing."""
+        files = tuple(FileEntry(*file) for file in manifest.files)
+        sent = SentManifest(files, tuple(manifest.links), tuple(manifest.dirs))
+        if self._known is not None and self._known.id != sent.code_id:
+            raise self._refused("it is not the code with which this machine started the run")
 
     def _begin(self) -> None:
         assert self._manifest is not None
@@ -151,17 +176,17 @@ class _Arriving:
                 self._file = None
                 path, _, size, sha256 = self._manifest.files[self._next - 1]
                 if self._size != size or self._hash.hexdigest() != sha256:
-                    raise self._wrong(f"{path!r} is not as it was pushed")
+                    raise self._refused(f"{path!r} is not as it was pushed")
             if self._next >= number:
                 return
             self._begin()
 
-    def _shape(self, manifest: Manifest) -> None:
+    def _finish_tree(self, manifest: Manifest) -> None:
         """Links are made last: nothing is ever written through one."""
         links = dict(manifest.links)
         for path, target in manifest.links:
             if leads_outside(path, links):
-                raise self._wrong(f"the link {path!r} leads outside")
+                raise self._refused(f"the link {path!r} leads outside")
             above, _, name = path.rpartition("/")
             with self._place.below(above) as folder:
                 folder.link(name, target)
@@ -169,7 +194,7 @@ class _Arriving:
             (self._place.path / path).chmod(mode)
         self._place.path.chmod(0o777 & ~_umask())
 
-    def _wrong(self, what: str) -> DtctlError:
+    def _refused(self, what: str) -> DtctlError:
         return DtctlError(f"{self._host}: the code of run {self._record.run} is refused", detail=what)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from dtctl.bundle.revision import commits_between
 from dtctl.dataclass import dataclass
@@ -94,12 +95,24 @@ def _between(old: str, before: RunRecord, new: str, after: RunRecord, code_of: C
         files = known.differing_from(other)
     commits, of_old, of_new = None, before.revision, after.revision
     if of_old is not None and of_new is not None and of_old.commit != of_new.commit and after.project is not None:
-        commits = commits_between(after.project, of_old.commit, of_new.commit)
+        commits = commits_between(_code_directory(after, after.project), of_old.commit, of_new.commit)
     same_commit = of_old == of_new or (of_old and of_new and of_old.commit == of_new.commit)
-    if same_commit and not files:
+    sent = [record.settings.get("trainer.code") for record in (before, after)]
+    same_code = sent[0] == sent[1] if all(sent) else not files
+    if same_commit and same_code:
         return None
     added, removed = (tuple(commits[0]), tuple(commits[1])) if commits else ((), ()) if same_commit else (None, None)
     return Between(old, new, added, removed, files)
+
+
+def _code_directory(record: RunRecord, project: Path) -> Path:
+    """The directory of `trainer.code` in the run's cluster file, as it is now."""
+    from dtctl.config.load import load_cluster  # imported late: it imports YAML
+
+    try:
+        return load_cluster(record.file, needs_files=False).trainer.code if record.file is not None else project
+    except DtctlError:
+        return project
 
 
 @dataclass(frozen=True)

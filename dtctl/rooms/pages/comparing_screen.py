@@ -33,9 +33,9 @@ _MOST_COMMITS = 10
 def show_code(code: Sequence[Between]) -> None:
     """The commits between the runs, and the files that differ."""
     for one in code:
-        console.say(f"code of {one.new}, beside {one.old}:")
+        console.say(f"code of {one.new}, compared with {one.old}:")
         if one.added is None or one.removed is None:
-            console.say("  which commits lie between is unknown: the repository here does not have both")
+            console.say("  commits between them: unknown (this repository lacks one of them)")
         for sign, commits in (("+", one.added or ()), ("-", one.removed or ())):
             for commit in commits[:_MOST_COMMITS]:
                 console.say(f"  {sign} {commit}")
@@ -44,6 +44,8 @@ def show_code(code: Sequence[Between]) -> None:
         if one.files:
             more = [f"{len(one.files) - _MOST_COMMITS} more"] * (len(one.files) > _MOST_COMMITS)
             console.say(f"  files that differ: {', '.join([*one.files[:_MOST_COMMITS], *more])}")
+        elif one.files is None:
+            console.say("  files that differ: unknown (this machine did not start both runs, or they have very many)")
 
 
 def comparison_rows(found: Comparison) -> list[Row]:

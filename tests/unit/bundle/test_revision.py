@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import subprocess
+import time
 import zlib
 from pathlib import Path
 
 import pytest
 
 from dtctl.bundle.git_objects import Objects, Unreadable
+from dtctl.bundle.ignore import index_entries
 from dtctl.bundle.revision import Inspected, commits_between, inspect, without_credentials
 from dtctl.bundle.scanning import scan
 from dtctl.model import Revision
@@ -98,6 +101,22 @@ def test_staged_changes_are_compared_with_the_commit(code: Path) -> None:
 def test_unchanged_files_are_not_read(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.utime(code / ".git" / "index", (2**31, 2**31))
     monkeypatch.setattr("dtctl.bundle.revision._Comparison._is_content", lambda *words: pytest.fail("it was read"))
+    assert found(code).revision.changed == 0
+
+
+def test_a_file_of_the_same_size_and_time_is_read_if_it_was_changed(code: Path) -> None:
+    model = code / "lib" / "model.py"
+    known = model.stat()
+    model.write_text("layers = 4\n")
+    os.utime(model, ns=(known.st_atime_ns, known.st_mtime_ns))
+    os.utime(code / ".git" / "index", (2**31, 2**31))
+    assert found(code).changed == ("lib/model.py",)
+
+
+def test_a_split_index_has_no_entries(code: Path) -> None:
+    assert len(index_entries(code / ".git", 20)[0]) == 3
+    git(code, "update-index", "--split-index")
+    assert index_entries(code / ".git", 20) == ({}, 0)
     assert found(code).revision.changed == 0
 
 
@@ -229,7 +248,66 @@ def test_a_repository_of_another_directory_is_not_read(how: str, code: Path, tmp
         (other / ".git").symlink_to(code / ".git")
     inspected = found(other)
     assert (inspected.revision.commit, inspected.diff, inspected.revision.changed) == ("", "", None)
-    assert "does not say that it belongs to this directory" in inspected.revision.note
+    assert "does not name this directory" in inspected.revision.note
+
+
+def test_a_common_directory_elsewhere_is_not_read(code: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q", "-b", "main")
+    (other / "train.py").write_text("1\n")
+    name = commit(other)
+    assert commits_between(other, name, name) == ([], [])
+    (other / ".git" / "commondir").write_text(f"{code}/.git\n")
+    inspected = found(other)
+    assert (inspected.revision.commit, inspected.diff, inspected.revision.changed) == ("", "", None)
+    assert "of which it is no worktree" in inspected.revision.note
+    first = git(code, "rev-parse", "HEAD")
+    assert commits_between(other, first, first) is None
+
+
+def test_a_tree_of_very_many_empty_trees_is_not_read_to_its_end(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").touch()
+    tree = git(code, "hash-object", "-w", "-t", "tree", str(tmp_path / "empty"))
+    for _ in range(8):
+        (tmp_path / "tree").write_bytes(
+            b"".join(b"40000 %02d\0" % number + bytes.fromhex(tree) for number in range(10))
+        )
+        tree = git(code, "hash-object", "-w", "-t", "tree", str(tmp_path / "tree"))
+    git(code, "update-ref", "HEAD", git(code, "commit-tree", "-m", "Bomb", tree))
+    monkeypatch.setattr("dtctl.bundle.revision._MOST_ENTRIES", 1000)
+    assert found(code).revision.note == "the commit has too many files"
+    monkeypatch.setattr("dtctl.bundle.revision._MOST_ENTRIES", 10**9)
+    monkeypatch.setattr("dtctl.bundle.revision._INSPECT_S", 0.3)
+    began = time.monotonic()
+    assert "takes too long" in found(code).revision.note
+    assert time.monotonic() - began < 3
+
+
+def test_repeated_lines_are_not_compared_for_long(code: Path) -> None:
+    chosen = random.Random(1)
+    for name in ("First", "Second"):
+        (code / "data.csv").write_text("".join(f"{chosen.randrange(150)}\n" for _ in range(30_000)))
+        if name == "First":
+            commit(code, name)
+    assert (code / "data.csv").stat().st_size < 1 << 17
+    began = time.monotonic()
+    assert "too large to compare" in found(code).diff
+    assert time.monotonic() - began < 2
+
+
+def test_one_change_among_repeated_lines_is_shown_where_it_is(code: Path, tmp_path: Path) -> None:
+    lines = [f"{number * number % 127}\n" for number in range(30_000)]
+    (code / "data.csv").write_text("".join(lines))
+    commit(code, "Data")
+    git(code, "clone", "-q", str(code), str(tmp_path / "other"))
+    lines[15_000], lines[14_990] = "new\n", ""
+    (code / "data.csv").write_text("".join(lines))
+    (tmp_path / "diff").write_text(found(code).diff)
+    git(tmp_path / "other", "apply", str(tmp_path / "diff"))
+    assert (tmp_path / "other" / "data.csv").read_text() == (code / "data.csv").read_text()
 
 
 def test_damaged_objects_and_packs_are_notes(code: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +20,8 @@ from dtctl.model import Host, Local, Revision, TaskId
 from dtctl.operations.history import CodeRecord, Memory
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.code.operation import restore
+from dtctl.rooms.pages.comparing import Between, _between, _code_directory
+from dtctl.rooms.pages.comparing_screen import show_code
 from tests.unit.fakes import FakeSession, FakeTransport
 
 RUN = "demo-1"
@@ -114,6 +118,15 @@ def _path(path: str) -> Callable[[Sent, Manifest], Sent]:
     return change
 
 
+def _size(size: int) -> Callable[[Sent, Manifest], Sent]:
+    def change(sent: Sent, manifest: Manifest) -> Sent:
+        last = manifest.files[-1]._replace(size=size)
+        text, bundle = changed(manifest, files=(*manifest.files[:-1], last))
+        return text, [*sent[1], (len(manifest.files) - 1, b"x")], bundle
+
+    return change
+
+
 def _links(*links: tuple[str, str]) -> Callable[[Sent, Manifest], Sent]:
     def change(sent: Sent, manifest: Manifest) -> Sent:
         text, bundle = changed(manifest, links=links)
@@ -137,8 +150,44 @@ LIES: dict[str, Callable[[Sent, Manifest], Sent]] = {
     "a path through a link": _path("link/evil"),
     "a link that leads up": _links(("link", "../../etc/passwd")),
     "a link that is absolute": _links(("link", "/etc/passwd")),
+    "parts of no bytes": lambda sent, _: (sent[0], [sent[1][0], (sent[1][0][0], b""), *sent[1][1:]], sent[2]),
+    "a file larger than the disk": _size(1 << 60),
     "a link over a file": _links(("run.sh", "last")),
 }
+
+
+def test_a_file_larger_than_the_disk_is_refused_before_anything_is_written(code: Path, tmp_path: Path) -> None:
+    false = LIES["a file larger than the disk"](sent(code), scan(code, cluster="demo").manifest)
+    with pytest.raises(DtctlError, match="cannot write") as refused:
+        restore(RECORD, hosts(false), tmp_path / "back")
+    assert refused.value.detail == os.strerror(errno.ENOSPC)
+
+
+def test_other_code_than_this_machine_has_sent_is_refused(code: Path, tmp_path: Path) -> None:
+    known = CodeRecord.of(scan(code, cluster="demo").manifest, "")
+    true = sent(code)
+    (code / "run.sh").chmod(0o644)
+    with pytest.raises(DtctlError, match="refused") as refused:
+        restore(RECORD, hosts(sent(code), sent(code)), tmp_path / "back", known)
+    assert "not the code with which this machine started the run" in str(refused.value.detail)
+    assert not (tmp_path / "back").exists()
+    (code / "run.sh").chmod(0o755)
+    found = restore(RECORD, hosts(DtctlError("away"), true), tmp_path / "back", known)
+    assert (found.host, found.is_as_sent) == ("b", True)
+
+
+def test_the_working_directory_is_refused_and_paths_may_have_dots(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    (here / "inner").mkdir(parents=True)
+    monkeypatch.chdir(here / "inner")
+    for name in (".", "../inner", str(here / "inner")):
+        with pytest.raises(UsageError, match="working directory"):
+            restore(RECORD, hosts(sent(code)), Path(name))
+    found = restore(RECORD, hosts(sent(code)), Path("../inner/back/."))
+    assert (found.directory, found.is_as_sent) == (here / "inner" / "back", False)
+    assert scan(here / "inner" / "back", cluster="demo").manifest == scan(code, cluster="demo").manifest
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -166,7 +215,21 @@ def test_the_code_of_a_run_is_remembered_beside_its_record(code: Path, memory: M
     assert memory.code_of(RUN) is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"diff": 1}', '{"diff": "", "files": {"a": 1}}'])
+def test_old_code_of_ended_runs_is_removed_and_that_of_live_ones_stays(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dtctl.operations.history._MOST_CODES", 1)
+    for number, name in enumerate(("ended", "live", "unknown", "newest")):
+        outcome = "succeeded" if name == "ended" else ""
+        if name != "unknown":
+            memory.begin(dataclasses.replace(RECORD, run=name, outcome=outcome))
+        memory.keep_code(name, CodeRecord("", {}, ""))
+        os.utime(memory._code_file(name), (number, number))
+    memory.keep_code("newest", CodeRecord("", {}, ""))
+    assert [name for name in ("ended", "live", "unknown", "newest") if memory.code_of(name)] == ["live", "newest"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"diff": 1}', '{"diff": "", "files": {"a": 1}, "id": ""}'])
 def test_a_damaged_record_of_code_is_none(text: str, memory: Memory) -> None:
     memory.begin(RECORD)
     memory._code_file(RUN).write_text(text)
@@ -177,3 +240,50 @@ def test_a_damaged_record_of_code_is_none(text: str, memory: Memory) -> None:
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Memory()
+
+
+@pytest.mark.parametrize(
+    ("digests", "known", "expected"),
+    [
+        (("12ab", "12ab"), (), None),
+        (("12ab", "34cd"), (), Between("old", "new", (), (), None)),
+        (("12ab", "34cd"), ("old", "new"), Between("old", "new", (), (), ("a",))),
+        (("12ab", "12ab"), ("old", "new"), None),
+        ((), (), None),
+        ((), ("old", "new"), Between("old", "new", (), (), ("a",))),
+    ],
+)
+def test_two_runs_of_one_commit_differ_by_their_digests_and_files(
+    digests: tuple[str, ...], known: tuple[str, ...], expected: Between | None
+) -> None:
+    settings = [{"trainer.code": digest} for digest in digests] or [{}, {}]
+    revision = Revision("12ab" * 10, "main", "", 1, 1)
+    old, new = (dataclasses.replace(RECORD, settings=each, revision=revision) for each in settings)
+    codes = {name: CodeRecord("", {"a": name}, name) for name in known}
+    if digests == ("12ab", "12ab"):
+        codes = {name: CodeRecord("", {"a": ""}, "") for name in known}
+    assert _between("old", old, "new", new, codes.get) == expected
+
+
+def test_code_that_differs_in_unknown_files_is_shown_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    show_code([Between("old", "new", None, None, None)])
+    assert capsys.readouterr().out.splitlines() == [
+        "code of new, compared with old:",
+        "  commits between them: unknown (this repository lacks one of them)",
+        "  files that differ: unknown (this machine did not start both runs, or they have very many)",
+    ]
+
+
+def test_commits_are_looked_up_where_the_cluster_file_has_its_code(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("""
+name: demo
+hosts: {a: {transport: local}}
+jobs: {worker: {hosts: a, command: python train.py}}
+trainer: {code: ../model}
+""")
+    (tmp_path.parent / "model").mkdir(exist_ok=True)
+    record = dataclasses.replace(RECORD, file=file)
+    assert _code_directory(record, tmp_path) == tmp_path.parent / "model"
+    file.write_text("{")
+    assert _code_directory(record, tmp_path) == tmp_path
