@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -261,6 +262,18 @@ def test_a_script_that_ends_in_a_pipe_reports_the_status_of_its_last_program(scr
 )
 def test_the_script_of_a_command_is_known(command: list[str], script: str) -> None:
     assert script_of(command) == script
+
+
+WORKER = "Traceback (most recent call last):\nValueError: no data\n"
+LAUNCHER = "Traceback (most recent call last):\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+
+
+@pytest.mark.parametrize(("above", "found"), [("", ""), (WORKER, "ValueError: no data")])
+def test_the_exception_of_a_worker_is_found_above_a_long_log_at_little_cost(above: str, found: str) -> None:
+    log = above + "x\n" * 50_000 + LAUNCHER
+    began = time.process_time()
+    assert cause(log).startswith(found)
+    assert time.process_time() - began < 2.0, "copying the lines above for each line takes 10 s"
 
 
 @pytest.mark.parametrize(
