@@ -385,14 +385,18 @@ def _user(one: GpuUser) -> str:
     return f"{one['name'] or 'a process'}{whose} ({run}pid {one['pid']}{used})"
 
 
-MOST_ALIKE = 3
+MOST_SEPARATE = 3
 """The most findings that differ only in measured numbers and are shown one by one."""
 
 
-def merged(every: Iterable[Finding]) -> list[Finding]:
+def combine_similar(every: Iterable[Finding]) -> list[Finding]:
     """The findings; more than a few that differ only in measured numbers are one, about the hosts of all of them."""
     same = grouped(((one.signature.name, _unmeasured(one)), one) for one in every)
-    return [finding for alike in same.values() for finding in (alike if len(alike) <= MOST_ALIKE else [_one_of(alike)])]
+    return [
+        finding
+        for similar in same.values()
+        for finding in (similar if len(similar) <= MOST_SEPARATE else [_combined(similar)])
+    ]
 
 
 def _unmeasured(finding: Finding) -> str:
@@ -403,15 +407,15 @@ def _is_measured(name: str, value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and name != "port"
 
 
-def _one_of(alike: list[Finding]) -> Finding:
-    fields = dict(alike[0].seen.fields)
+def _combined(similar: list[Finding]) -> Finding:
+    fields = dict(similar[0].seen.fields)
     for name in [name for name, value in fields.items() if _is_measured(name, value)]:
-        values = [one.seen.fields[name] for one in alike]
+        values = [one.seen.fields[name] for one in similar]
         fields[name] = Span(min(values), max(values)) if min(values) != max(values) else values[0]
-    hosts = dict.fromkeys(host for one in alike for host in one.seen.hosts)
-    tasks = dict.fromkeys(task for one in alike for task in one.seen.tasks)
+    hosts = dict.fromkeys(host for one in similar for host in one.seen.hosts)
+    tasks = dict.fromkeys(task for one in similar for task in one.seen.tasks)
     return dataclasses.replace(
-        alike[0], seen=dataclasses.replace(alike[0].seen, tasks=tuple(tasks), hosts=tuple(hosts), fields=fields)
+        similar[0], seen=dataclasses.replace(similar[0].seen, tasks=tuple(tasks), hosts=tuple(hosts), fields=fields)
     )
 
 

@@ -37,7 +37,7 @@ def cause(log: str) -> str:
 def cause_of_end(log: str, code: Optional[int]) -> str:
     """The cause of an exit with this code: 1 is also the code of `sys.exit(message)`, which prints only the message."""
     found = cause(log)
-    return found if found or code != 1 else _last_words(log)
+    return found if found or code != 1 else _last_message(log)
 
 
 _GOES_WELL = (
@@ -47,15 +47,15 @@ _GOES_WELL = (
 """Output of a program that continues; if it is the last, it is no cause."""
 
 
-_NO_WORDS = (
+_FRAME_LINES = (
     r"\W*\Z|<stack traces unavailable>|Traceback|Set the environment variable HYDRA_FULL_ERROR|"
     r"For simplicity, JAX has removed|During handling of|The above exception"
 )
-"""Lines around a message, which say nothing by themselves."""
+"""Lines around a message that carry no cause."""
 
 
-def _last_words(log: str) -> str:
-    last = next((line for line in reversed(_lines(log)) if not re.match(_NO_WORDS, line)), "")
+def _last_message(log: str) -> str:
+    last = next((line for line in reversed(_lines(log)) if not re.match(_FRAME_LINES, line)), "")
     return _shown(last if " " in last and not re.match(_GOES_WELL, last) else "")
 
 
@@ -122,10 +122,9 @@ def _of_worker(lines: List[str], found: Tuple[Match[str], List[str]]) -> Optiona
     """The exception of a worker in the log of its launcher, torchrun, which reports only that one has failed."""
     if found[0].group("name") != "ChildFailedError":
         return None
-    above = lines[: len(lines) - len(found[1]) - 1]
-    while above and above[-1] != _TRACEBACK:
-        above = above[:-1]
-    worker = _last_exception(above[:-1])
+    exception = len(lines) - len(found[1]) - 1
+    begin = next((at for at in range(exception - 1, -1, -1) if lines[at] == _TRACEBACK), 0)
+    worker = _last_exception(lines[:begin])
     return _named(worker[0], worker[1][:_MESSAGE_LINES]) if worker is not None else None
 
 

@@ -144,7 +144,7 @@ def full_verdict(
     if ending["code"] != 0 and not entry["asked"]:
         named = taken_port(log) if names_taken_port(verdict.cause) else None
         note_beside(verdict.evidence, attempt, ending, named or port)
-        verdict.evidence["limits"] = _met(ending, verdict.cause)
+        verdict.evidence["limits"] = _met(ending, verdict.cause, verdict.evidence["oom_kills"])
         verdict.evidence["full_disks"] = full_disks(verdict.cause, attempt.directory)
     of_status = ending["why"] if ending["fault"] is None else []
     verdict.beside = [*_shown(verdict.evidence), *of_status, *left_behind(attempt.left_behind)]
@@ -164,11 +164,14 @@ def _shown(found: Evidence) -> List[Fact]:
     ]
 
 
-def _met(ending: Ending, cause: str) -> List[ProcessLimit]:
-    """The limits that may have ended it; a shell reports the signal of its program as 128 and more."""
+def _met(ending: Ending, cause: str, oom_kills: int) -> List[ProcessLimit]:
+    """The limits that may have ended it; a shell reports the signal of its program as 128 and more.
+
+    Where the kernel has killed for want of memory, SIGKILL is no sign of a limit of CPU time.
+    """
     code = ending["code"]
     number = ending["signal"] or (code - 128 if code is not None and code > 128 else None)
-    return limits.met(ending["limits"], cause, number, ending["cpu_s"])
+    return limits.met(ending["limits"], cause, number, None if oom_kills else ending["cpu_s"])
 
 
 def note_beside(found: Evidence, attempt: Attempt, ending: Ending, port: Optional[int]) -> None:

@@ -181,6 +181,9 @@ HEAD_BYTES = 256 * 1024
 RATE_OVER_S = 60.0
 """How far back a rate looks."""
 
+MOST_RATE = 1e12
+"""The highest rate that an entry can hold."""
+
 
 class Rate:
     """Steps a second over the last minute, or between the last two that were reported where they are further apart."""
@@ -189,14 +192,18 @@ class Rate:
         self._seen: Deque[Tuple[float, int]] = deque(maxlen=200)
 
     def update(self, now: float, step: int) -> Optional[float]:
-        """The rate after a step reported at this monotonic time; None before the second step, and if steps decrease."""
+        """The rate after a step reported at this monotonic time; None before the second step, and if steps decrease.
+
+        It is also None if it is higher than an entry can hold.
+        """
         if self._seen and step <= self._seen[-1][1]:
             self._seen.clear()
         self._seen.append((now, step))
         while len(self._seen) > 2 and now - self._seen[1][0] >= RATE_OVER_S:
             self._seen.popleft()
         first_at, first = self._seen[0]
-        return float("%.3g" % ((step - first) / (now - first_at))) if now > first_at else None
+        rate = float("%.3g" % ((step - first) / (now - first_at))) if now > first_at else None
+        return rate if rate is not None and rate <= MOST_RATE else None
 
 
 class LogProgress:

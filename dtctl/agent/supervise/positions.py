@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from ..records.kinds import MOST
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Match, Optional, Tuple
@@ -18,45 +20,53 @@ _MOST_LINES = 300
 _LONGEST = 600
 """Lines from the end that are searched, and the characters of each."""
 
-_OF = rb"[ \t]*(?:/|of)[ \t]*"
+# Each pattern does a bounded amount of work at each character, as a program may write anything: a run of blanks has at
+# most eight, no two runs are adjacent, and a run without a limit begins at one place only.
+
+_OF = rb"[ \t]{0,8}(?:/|of)[ \t]{0,8}"
 _PAIR = re.compile(
-    rb"(?<![\w./-])([0-9]{1,12})" + _OF + rb"([0-9]{1,12}|\?)(?![\w/]|\.[0-9]|[ \t]*(?:[kmgt]i?b|images)\b)"
+    rb"(?<![\w./-])([0-9]{1,12})" + _OF + rb"([0-9]{1,12}|\?)(?![\w/]|\.[0-9]|[ \t]{0,8}(?:[kmgt]i?b|images)\b)"
 )
 
 _EPOCH = re.compile(
-    rb"(?<![a-z_/])epoch(?:[ \t]*\(train\))?[\"']?[ \t]*(?:\.\.\.|[:#=|])?[ \t]*[\[(\"']?[ \t]*([0-9]{1,7})"
+    rb"(?<![a-z_/])epoch(?:[ \t]{0,8}\(train\))?[\"']?[ \t]{0,8}(?:(?:\.\.\.|[:#=|])[ \t]{0,8})?"
+    rb"(?:[\[(\"'][ \t]{0,8})?([0-9]{1,7})"
     rb"(?:" + _OF + rb"([0-9]{1,7}))?(?![\w%]|\.[0-9])"
 )
-_OTHER_EPOCHS = re.compile(rb"(?:best|num|max|total|last|of|from|every|until)[ \t_]*\Z")
+_OTHER_EPOCHS = re.compile(rb"(?:best|num|max|total|last|of|from|every|until)[ \t_]{0,8}\Z")
 _EPOCH_FIRST = re.compile(
-    rb"[ \t]*([0-9]{1,7})/([0-9]{1,7})[ \t]+(?:[0-9.]+g[ \t]|\*[ \t]*epoch\b)"  # ultralytics, Catalyst
-    rb"|(?:.{0,200}[\])>:][ \t]*)?([0-9]{1,7})epoch:train"  # ESPnet
-    rb"|.{0,200}?\btrain:[ \t]*([0-9]{1,7})[ \t]+(?=\[)"  # timm
-    rb"|.{0,200}?\[[ \t]*([0-9]{1,7})/([0-9]{1,7})\][ \t]*(?=\[[ \t]*[0-9]+/[0-9])"
-    rb"|\W{0,3}\[([0-9]{1,7}),(?=[ \t]*[0-9]+\][ \t]*loss)"  # the tutorials of PyTorch
+    rb"[ \t]{0,8}([0-9]{1,7})/([0-9]{1,7})[ \t]{1,8}(?:[0-9.]{1,12}g[ \t]|\*[ \t]{0,8}epoch\b)"  # ultralytics, Catalyst
+    rb"|(?:.{0,200}[\])>:][ \t]{0,8})?([0-9]{1,7})epoch:train"  # ESPnet
+    rb"|.{0,200}?\btrain:[ \t]{0,8}([0-9]{1,7})[ \t]{1,8}(?=\[)"  # timm
+    rb"|.{0,200}?\[[ \t]{0,8}([0-9]{1,7})/([0-9]{1,7})\][ \t]{0,8}(?=\[[ \t]{0,8}[0-9]{1,12}/[0-9])"
+    rb"|\W{0,3}\[([0-9]{1,7}),(?=[ \t]{0,8}[0-9]{1,12}\][ \t]{0,8}loss)"  # the tutorials of PyTorch
 )
 _HEADER = re.compile(
-    rb"^[^\w\n\r]{0,20}epoch[ \t]*:?[ \t]*\[?([0-9]{1,7})(?:" + _OF + rb"([0-9]{1,7}))?\]?[^\w\n\r]{0,10}$", re.M
+    rb"^[^\w\n\r]{0,20}epoch[ \t]{0,8}(?::[ \t]{0,8})?\[?([0-9]{1,7})(?:" + _OF + rb"([0-9]{1,7}))?\]?[^\w\n\r]{0,10}$",
+    re.M,
 )
 """A line that names an epoch alone, before the bars of it."""
 
 _BATCH = re.compile(
-    rb"\bbatch[:#=]?[ \t]*\[?(?:[0-9]+-)?([0-9]{1,12})(?![\w/]|\.[0-9]|" + _OF + rb"[0-9])"
-    rb"|\b(?:[0-9]+-)?([0-9]{1,12})batch\b"
-    rb"|\[[0-9]+,[ \t]*([0-9]{1,12})\][ \t]*loss"
+    rb"\bbatch[:#=]?[ \t]{0,8}\[?(?:[0-9]{1,12}-)?([0-9]{1,12})(?![\w/]|\.[0-9]|" + _OF + rb"[0-9])"
+    rb"|\b(?:[0-9]{1,12}-)?([0-9]{1,12})batch\b"
+    rb"|\[[0-9]{1,12},[ \t]{0,8}([0-9]{1,12})\][ \t]{0,8}loss"
 )
 _BAR = re.compile(
-    rb"(?:%[ \t]*\|[^|]{0,200}\||:[ \t]*\|[^|]{0,200}\||"
-    rb"\xe2[\x94\x95][\x80-\xbf][\xe2\x94\x95\x80-\xbf ]{4,})[ \t]*(?=[0-9]+/)"
+    rb"(?:[%:][ \t]{0,8}\|[^|]{0,200}\|[ \t]{0,8}|"
+    rb"(?<![\x80-\xbf])(?:\xe2[\x94\x95][\x80-\xbf]){3,}[ \t]{0,80})(?=[0-9]{1,12}/)"
 )
 """The bars of tqdm, of rich, and of ultralytics, before the numbers."""
-_KERAS = re.compile(rb"^\W{0,20}([0-9]{1,12})/([0-9]{1,12})[ \t]+(?:\[[=>. ]|\xe2\x94\x81|-[ \t]+[0-9]+m?s[ \t])")
+_KERAS = re.compile(
+    rb"^\W{0,20}([0-9]{1,12})/([0-9]{1,12})[ \t]{1,8}(?:\[[=>. ]|\xe2\x94\x81|-[ \t]{1,8}[0-9]{1,12}m?s[ \t])"
+)
 _SHOWN_BY_WORDS = re.compile(
-    rb"\bbatch(?:es)?[ \t:#=]*[\[(]?[ \t]*(?=[0-9]+[ \t]*/)|(?<!val_)loss[:=]?[ \t]*[-+0-9.e]+[ \t]+\[[ \t]*(?=[0-9]+/)"
+    rb"\bbatch(?:es)?[ \t:#=]{0,8}(?:[\[(][ \t]{0,8})?(?=[0-9]{1,12}[ \t]{0,8}/)"
+    rb"|(?<!val_)loss[:=]?[ \t]{0,8}[-+0-9.e]{1,24}[ \t]{1,8}\[[ \t]{0,8}(?=[0-9]{1,12}/)"
 )
 _LOSS = re.compile(
     rb"(?<![a-z_])(?:(?:train(?:ing)?|tot(?:al)?|avg|average|mean)[_ -])?loss"
-    rb"[\"']?[ \t]*(?:[:=][ \t]*|is[ \t]+|[ \t])[\"']?[-+0-9]"
+    rb"[\"']?[ \t]{0,8}(?:[:=][ \t]{0,8}|is[ \t]{1,8}|[ \t])[\"']?[-+0-9]"
 )
 _REPORTED = re.compile(rb"\b(?:finished|completed|done|train-acc\w*)\b")
 
@@ -68,7 +78,10 @@ _TRAINING_WORDS = frozenset(
     b"train training epoch step steps iter iters iteration iterations batch batches loss".split()
 )
 _OTHER_WORDS = frozenset(b"map filter split dataset datasets files shards images cache weights epochs".split())
-_NOT_TIMES = re.compile(rb"(?:acc|accuracy|correct|rank|gpu|memory|mem|fold|node|nodes)[\"']?[ \t:=]*[\[(]?[ \t]*\Z")
+_NOT_TIMES = re.compile(
+    rb"(?:acc|accuracy|correct|rank|gpu|memory|mem|fold|node|nodes)[\"']?[ \t:=]{0,8}(?:[\[(][ \t]{0,8})?\Z"
+)
+_BRACKETS = re.compile(rb"\([^)]{0,200}\)|\[(?![ \t]{0,8}epoch)[^\]]{0,200}\]")
 
 
 def has_loss(line: bytes) -> bool:
@@ -91,7 +104,7 @@ class Reading:
 
 
 def read(data: bytes) -> Optional[Reading]:
-    """The last position in whole lines of lower case. An epoch that is named above them is not added."""
+    """The last position in whole lines of lower case, which end in `\n`. An epoch named above them is not added."""
     for number, (begin, line) in enumerate(_lines_backwards(data)):
         if number >= _MOST_LINES:
             return None
@@ -112,7 +125,7 @@ def last_header(data: bytes, before: int) -> Optional[Tuple[int, Optional[int]]]
 def _lines_backwards(data: bytes) -> Iterator[Tuple[int, bytes]]:
     last = len(data)
     while last > 0:
-        begin = max(data.rfind(b"\n", 0, last), data.rfind(b"\r", 0, last)) + 1
+        begin = data.rfind(b"\n", 0, last) + 1
         if begin < last:
             yield begin, data[begin:last]
         last = begin - 1
@@ -171,7 +184,7 @@ def _of_bar(
     pair = _PAIR.match(line, bar.end())
     if pair is None:
         return None
-    label = re.sub(rb"\([^)]*\)|\[(?![ \t]*epoch)[^\]]*\]", b" ", line[: bar.start()])
+    label = _BRACKETS.sub(b" ", line[: bar.start()])
     words = re.findall(rb"[a-z]+", label.rpartition(b" - ")[2].rpartition(b" >> ")[2])
     if epoch[0] is None and words:
         if _TRAINING_WORDS.isdisjoint(words) or not _OTHER_WORDS.isdisjoint(words):
@@ -189,7 +202,7 @@ def _reading(begin: int, pair: Match[bytes], epoch: Tuple[Optional[int], Optiona
 
 def names_epoch(before: bytes) -> bool:
     """Whether the text before a number names an epoch by its number, so that the number counts within the epoch."""
-    return _EPOCH.search(before) is not None
+    return _EPOCH.search(before[-_LONGEST:]) is not None
 
 
 class Counter:
@@ -246,3 +259,8 @@ class Counter:
             self.total = self.total or found.epochs
         elif found.at or passed or self.step is not None:
             self.step = passed * (length or 0) + found.at
+        self.step, self.total = _countable(self.step), _countable(self.total)
+
+
+def _countable(number: Optional[int]) -> Optional[int]:
+    return number if number is not None and number <= MOST else None

@@ -23,14 +23,15 @@ _STEP = rb"""(?x)(?:step|iteration|iter|num_updates|(?P<plural>(?:step|iter|iter
          (?:[ \t]*[:=][ \t]*|\.\.\.[ \t]*\(?|[ \t]+[#|]?|\#|(?=\[[ \t]*[0-9]+/))["'\[]?[ \t]{0,8}
          ([0-9]{1,15})
          (?![\w%]|[.,-][0-9]|\.[a-z]|\ ?(?:[mu]?s|sec|seconds|minutes)\b)"""
-_TOTAL = re.compile(rb"[ \t]*(?:/|of\b)[ \t]*([0-9]{1,15})(?![\w.])")
+_TOTAL = re.compile(rb"[ \t]{0,8}(?:/|of\b)[ \t]{0,8}([0-9]{1,15})(?![\w.])")
 _TOTALS = re.compile(rb"(?:max|total)_(?:steps|iters|iterations)[\"']?[ \t]*[:=][ \t]*[\"']?([0-9]{1,15})(?![\w.])")
 _RATE = re.compile(rb"global_step/sec:[ \t]*([0-9]{1,9}(?:\.[0-9]{1,9})?)(?![\w.])")
 _SAVED = re.compile(
-    rb"\b(?:sav(?:ed|ing)\b[^\n\r]{0,30}?\bcheckpoints?|checkpoint[ \t]+saved)\b"
-    rb"(?:[ \t]+(?:at|for|from|of)(?:[ \t]+global)?(?:[ \t_]*(?:step|iteration))?"
-    rb"[ \t:#]*([0-9]{1,15})(?![\w.]|[ \t]+epoch)"
-    rb"|[ \t]+(?:to|in|into|as)?[ \t]*[^ \t\n\r]{0,200}\b(?:checkpoint|ckpt|step|iter)[-_=]([0-9]{1,15})(?![0-9_]))"
+    rb"\b(?:sav(?:ed|ing)\b[^\n\r]{0,30}?\bcheckpoints?|checkpoint[ \t]{1,8}saved)\b"
+    rb"(?:[ \t]{1,8}(?:at|for|from|of)(?:[ \t]{1,8}global)?(?:[ \t_]{0,8}(?:step|iteration))?"
+    rb"[ \t:#]{0,8}([0-9]{1,15})(?![\w.]|[ \t]{1,8}epoch)"
+    rb"|[ \t]{1,8}(?:(?:to|in|into|as)[ \t]{1,8})?[^ \t\n\r]{0,200}"
+    rb"\b(?:checkpoint|ckpt|step|iter)[-_=]([0-9]{1,15})(?![0-9_]))"
 )
 """A checkpoint that is saved shows a step that was made."""
 _SHOWS_PROGRESS = re.compile(rb"loss|return|reward|fps")
@@ -119,7 +120,7 @@ class StepReader:
             data = re.sub(b"\b+", b"\r", data)
         if b"\x1b" in data:
             data = re.sub(_COLORS, b"", data, flags=re.I)
-        lower = data.lower()
+        lower = data.lower().replace(b"\r", b"\n")
         read, loss = _last_step(lower), _last_loss(lower)
         step = read[:2] if read is not None else None
         begin = step[0] if step is not None else 0
@@ -263,8 +264,7 @@ def _by_line(data: bytes, matches: List[Match[bytes]]) -> Iterator[Tuple[int, Li
 
 
 def _line_begin(data: bytes, at: int) -> int:
-    begin = data.rfind(b"\n", 0, at) + 1
-    return max(begin, data.rfind(b"\r", begin, at) + 1)
+    return data.rfind(b"\n", 0, at) + 1
 
 
 def _line_end(data: bytes, at: int) -> int:
@@ -280,12 +280,13 @@ def _lines_backwards(data: bytes, first: int) -> Iterator[Tuple[int, bytes]]:
         last = begin - 1
 
 
-_COLUMN = rb"(?:step|iteration|iter)(?:[ \t]*[\t|,]|  )(?![ \t]*[0-9])"
+_COLUMN = rb"(?:step|iteration|iter)(?:[ \t]{0,8}[\t|,]|  )(?![ \t]{0,8}[0-9])"
 _NUMBER = rb"[0-9]{1,15}\Z"
 _LONGEST_HEADER = 1000
 _STEP_COLUMNS = (b"step", b"global_step", b"global step", b"iter", b"iteration")
 _LOSS_COLUMNS = (b"loss", b"total_loss", b"train_loss", b"training loss", b"train loss", b"total loss")
-_DIVIDERS = (rb"[ \t]*\|[ \t]*", rb" *\t *", rb" {2,}", rb" *, *")
+_BLANKS = b"  "
+_DIVIDERS = (b"|", b"\t", _BLANKS, b",")
 
 
 def _last_header(data: bytes) -> Optional[Tuple[int, Table]]:
@@ -304,8 +305,8 @@ def _last_row(data: bytes, table: Table, first: int) -> Optional[Tuple[Value, Op
         cells = _cells(line, table.divider)
         if len(cells) != table.cells or not re.match(_NUMBER, cells[table.step]):
             continue
-        loss = cells[table.loss] if table.loss is not None else b""
-        return (at, cells[table.step]), ((at, loss) if re.match(_LOSS, b"loss " + loss) else None)
+        loss = re.match(_LOSS, b"loss " + cells[table.loss]) if table.loss is not None else None
+        return (at, cells[table.step]), ((at, loss.group(1)) if loss is not None else None)
     return None
 
 
@@ -320,4 +321,5 @@ def _table(line: bytes) -> Optional[Table]:
 
 
 def _cells(line: bytes, divider: bytes) -> List[bytes]:
-    return re.split(divider, line.strip(b" \t|"))
+    row = line.strip(b" \t|")
+    return [cell.strip(b" \t") for cell in (re.split(rb" {2,}", row) if divider == _BLANKS else row.split(divider))]

@@ -25,7 +25,7 @@ from dtctl.operations.client import Conversations, Progress, Report, Request, ab
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.environments import environment_content
-from dtctl.operations.findings import Checked, Finding, merged
+from dtctl.operations.findings import Checked, Finding, combine_similar
 from dtctl.operations.local import known_secrets, local_python
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.sending import VALUES, sendings
@@ -135,7 +135,7 @@ class _Rounds:
         lines = {topic.name: tuple(topic.lines(self._context, self._answers(topic))) for topic in self._topics}
         return Checked(
             self._context.hosts,
-            tuple(sorted(merged(found), key=lambda one: one.order)),
+            tuple(sorted(combine_similar(found), key=lambda one: one.order)),
             {name: own for name, own in lines.items() if own},
             seconds,
             dict(self._known.errors),

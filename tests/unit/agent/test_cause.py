@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -261,6 +262,21 @@ def test_a_script_that_ends_in_a_pipe_reports_the_status_of_its_last_program(scr
 )
 def test_the_script_of_a_command_is_known(command: list[str], script: str) -> None:
     assert script_of(command) == script
+
+
+WORKER = "Traceback (most recent call last):\nValueError: no data\n"
+LAUNCHER = (
+    "Traceback (most recent call last):\n"
+    + "  frame\n" * 100_000
+    + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+)
+
+
+@pytest.mark.parametrize(("above", "found"), [("", "ChildFailedError"), (WORKER, "ValueError: no data")])
+def test_the_exception_above_a_long_traceback_is_found_at_little_cost(above: str, found: str) -> None:
+    began = time.process_time()
+    assert cause(above + LAUNCHER) == found
+    assert time.process_time() - began < 3.0, "it would take 20 s to copy the lines above for each line"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from dtctl.agent.host import limits, machine
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Ending
+from dtctl.agent.supervise import autopsy
 from dtctl.agent.vitals import machine_load
 
 LIMITS = """\
@@ -74,6 +77,12 @@ def test_a_limit_is_named_if_it_may_be_the_cause(cause: str, may_be: list[Any]) 
 )
 def test_a_limit_is_named_by_the_signal_with_which_it_ends(number: int, cpu_s: float | None, may_be: list[Any]) -> None:
     assert limits.met([CPU, SIZE, ADDRESSES], "", number, cpu_s) == may_be
+
+
+@pytest.mark.parametrize(("oom_kills", "may_be"), [(0, [CPU]), (1, [])])
+def test_a_limit_of_cpu_time_is_not_named_beside_an_oom_kill(oom_kills: int, may_be: list[Any]) -> None:
+    ended = made(Ending, signal=int(signal.SIGKILL), cpu_s=61.0, limits=[CPU])
+    assert autopsy._met(ended, "", oom_kills) == may_be
 
 
 NO_ROOM = "OSError: [Errno 28] No space left on device"

@@ -11,7 +11,7 @@ import pytest
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.vitals import FULL_BYTES, Gpu
 from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.findings import Finding, merged
+from dtctl.operations.findings import Finding, combine_similar
 from dtctl.render.findings import remedies
 from dtctl.render.format import size
 from dtctl.rooms.check import Answers, CheckContext, Line
@@ -50,11 +50,11 @@ def test_disks_that_differ_only_in_their_free_space_are_one_finding() -> None:
     facts = {host: machine(disks=[disk(free=FULL_BYTES + number * MB)]) for number, host in enumerate(hosts)}
     every = judged(TOPIC, context(cluster(job("worker", hosts, [2222] * 44))), facts)
     assert len(every) == 44
-    (one,) = merged(every)
+    (one,) = combine_similar(every)
     assert one.seen.hosts == tuple(hosts)
     first, last = size(FULL_BYTES), size(FULL_BYTES + 43 * MB)
     assert sentence(one).startswith(f"a disk of h[0-43] is nearly full: {first} to {last} of 500 GB left at /saved")
-    assert merged(every[:3]) == every[:3], "a few are shown one by one"
+    assert combine_similar(every[:3]) == every[:3], "a few are shown one by one"
 
 
 def test_only_what_is_on_a_full_disk_is_advised_to_be_removed() -> None:

@@ -96,6 +96,7 @@ def test_at_least_three_hundred_lines_of_progress_are_tried() -> None:
         ([f" {n}%|##  | {n}/100 [00:05<01:10,  9.1it/s]" for n in (50, 100, 50, 99)], [50, 100, 150, 199]),
         (["Epoch 1, batch 40 loss 0.5", "Epoch 1, batch 80 loss 0.4", "Epoch 2, batch 40 loss 0.3"], [40, 80, 120]),
         (["Epoch 1, loss: 0.5", "Epoch 2, loss: 0.4"], [1, 2]),
+        (["Epoch: [1][50/999999999999]", "Epoch: [9999999][50/999999999999]"], [50, None]),
         (["Epoch: [1][50/100]", "Test: [20/30]", "Sanity Checking: 100%|##| 2/2 [00:00<?, ?it/s]"], [50, 50, 50]),
         ([" 50%|##  | 50/100 [00:05<01:10]", " 50%|##  | 5/10 [00:05<01:10]"], [50, 50]),
         (["Epoch: [1][50/100]", "step 7", "Epoch: [1][60/100]"], [50, 7, 7]),
@@ -315,6 +316,12 @@ def test_a_rate_of_few_steps_is_between_the_last_two() -> None:
     rate.update(0.0, 0)
     assert rate.update(600.0, 6000) == 10.0
     assert rate.update(1200.0, 6600) == 1.0
+
+
+def test_a_rate_that_no_entry_can_hold_is_unknown() -> None:
+    rate = Rate()
+    rate.update(0.0, 0)
+    assert rate.update(0.001, 10**15) is None
 
 
 def test_rate_restarts_after_a_return_to_a_checkpoint() -> None:

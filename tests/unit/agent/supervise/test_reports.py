@@ -28,6 +28,7 @@ from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import Attempt
 from dtctl.agent.supervise.context import TaskContext
+from dtctl.agent.supervise.observation import Observation
 from dtctl.agent.supervise.task import Task
 from tests.fuzz import cases
 from tests.reasons import reason_of
@@ -166,6 +167,90 @@ def test_states_and_events_are_valid_records_for_any_trainer_behaviour(
         teller = Teller(directory, supervised.spec(task, recovery=recovery))
         for moment in moments:
             teller.pass_through(moment)
+
+
+NUMBERS = st.sampled_from([b"0", b"1", b"9" * 7, b"9" * 12, b"9" * 15, b"9" * 400]) | st.integers(0, 99).map(
+    b"%d".__mod__
+)
+NAMED = st.builds(
+    b"".join,
+    st.lists(
+        NUMBERS
+        | st.binary(max_size=3)
+        | st.sampled_from(
+            [
+                *(
+                    b"epoch ",
+                    b"Epoch: [",
+                    b"][",
+                    b"]",
+                    b"/",
+                    b" of ",
+                    b"batch ",
+                    b" 9%|##| ",
+                    b"step ",
+                    b"global_step=",
+                    b" ",
+                ),
+                *(
+                    b"total_steps=",
+                    b"loss: ",
+                    b"nan",
+                    b"-1e",
+                    b"0.",
+                    b"global_step/sec: ",
+                    b"saved checkpoint at step ",
+                ),
+                *(
+                    b"step,loss\n",
+                    b"| step | loss |\n",
+                    b",",
+                    b" | ",
+                    b"\n",
+                    b"\r",
+                    b"UNAVAILABLE: ",
+                    b"\x1b[1m",
+                    b"\b",
+                ),
+            ]
+        ),
+        max_size=12,
+    ),
+)
+POSITIONS = st.builds(
+    lambda kind, numbers: kind % numbers,
+    st.sampled_from(
+        [
+            *(
+                b"Epoch: [%s/%s][%s/%s] loss: %s",
+                b"Epoch %s/%s: 9%%|##| %s/%s loss %s",
+                b"epoch %s of %s batch %s/%s loss %s",
+            ),
+            *(b"step %s/%s loss %s, %s %s", b"step,loss\n%s,%s\n%s,%s %s", b"saved checkpoint at step %s %s %s %s %s"),
+        ]
+    ),
+    st.tuples(*[NUMBERS] * 5),
+)
+
+
+@cases
+@given(st.lists(st.tuples(NAMED | POSITIONS, st.sampled_from([0.0, 1e-9, 0.5, 1e6])), min_size=1, max_size=6))
+def test_what_is_observed_in_a_log_is_a_valid_record_for_any_bytes(pieces: list[tuple[bytes, float]]) -> None:
+    """`pieces`: what is written, and the seconds until it is read."""
+    task = supervised.task("worker:0")
+    context = TaskContext(
+        RunFiles("/run"), supervised.spec(task), {"PATH": "/bin"}, {}, lambda *_: None, lambda _: None
+    )
+    entry, now = made(Entry, state="running", ready=True), 1000.0
+    with tempfile.TemporaryDirectory() as directory:
+        observation = Observation(context, task, entry, Attempt(directory, now), now)
+        for data, seconds in pieces:
+            with (Path(directory) / "log").open("ab") as file:
+                file.write(data + b"\n")
+            now += seconds
+            observation.sees_progress(now, 1.0)
+            state = made(State, run="r", host="h1", tasks={"worker:0": entry})
+            assert checked(State, json.loads(json.dumps(state)))["tasks"]["worker:0"] == entry
 
 
 def moment(**fields: Any) -> Moment:
