@@ -17,7 +17,6 @@ from tests.hostile.beside import CHECKPOINTS
 from tests.hostile.neighbour import CONNECTIONS, PORT
 from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, SharedHost, doing, names, open_home
 from tests.nights import at_night
-from tests.reasons import warnings_of
 from tests.unit.agent.poisons import left_in
 from tests.waiting import PATIENCE_S, eventually
 
@@ -166,14 +165,14 @@ def test_agents_return_after_the_coordinators_port_was_taken_and_left(place: Sha
         assert deed.hear() == "has it"
         left = time.monotonic() + SQUAT_S
         problem = f"agents cannot reach the coordinator: port {place.port}: address already in use"
-        eventually(lambda: warnings_of(place.desk.status()) == [problem], MOST_S, "the port to be reported")
+        eventually(lambda: place.desk.status()["warnings"] == [problem], MOST_S, "the port to be reported")
         assert problem in place.story()
         assert problem in goes_on(place)["status"].replace("\n", " ")
         time.sleep(max(left - time.monotonic(), 0))
         place.trains_on()
         deed.end()
     began = time.monotonic()
-    eventually(lambda: place.connected() and not warnings_of(place.desk.status()), MOST_S, "the agents to be back")
+    eventually(lambda: place.connected() and not place.desk.status()["warnings"], MOST_S, "the agents to be back")
     print(f"agents were back {time.monotonic() - began:.1f} s after the port was left")
     assert "agents can reach the coordinator again" in place.story()
     place.trains_on()
