@@ -186,9 +186,13 @@ class Scope:
         return self._with_own_access(record) if record is not None else None
 
     def or_not_started(self, found: RunStatus) -> RunStatus:
-        """The status, or that of the cluster file's last start if that failed and no run was live since."""
+        """The status, or that of the cluster file's last start if that failed and no run may have been live since."""
         failed = self.memory.failed_start(found.record, self.run)
-        return failed.status() if failed is not None and failed.comes_after(found) else found
+        if failed is None:
+            return found
+        file = failed.record.file
+        newest = self.memory.newest_of(file) if file is not None and self.run is None else None
+        return failed.status(found.errors) if failed.comes_after(found, newest) else found
 
     def _run_of_others(self, run: str) -> RunRecord:
         """A run that this machine has not started: the cluster file lists the hosts that may know it."""

@@ -74,12 +74,12 @@ def down(
 def _down(
     record: RunRecord,
     transport: Transport,
-    anew: Transport,
+    fresh: Transport,
     order: StopOrder,
     report: OnStopping,
     before: Before | None,
 ) -> DownResult:
-    """`anew`: dials a host that `transport` has just given up."""
+    """`fresh`: opens new connections, also to hosts that `transport` has just given up."""
     stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
     unreachable = known.routes_to(known.unknown_hosts)[1]
@@ -99,7 +99,7 @@ def _down(
         rest = result_of(record, conversations, answers.items())
     awaited = _awaited(answers)
     if returned := _returned(record, stopped, awaited, answers):
-        with Conversations(record.with_short_timeouts(returned), anew, returned) as conversations:
+        with Conversations(record.with_short_timeouts(returned), fresh, returned) as conversations:
             late = conversations.ask_hosts(_removal(record, order, report, [*reached, *returned]))
             rest = rest.and_then(result_of(record, conversations, late.items()))
         answers = {**answers, **late}
@@ -153,7 +153,7 @@ def _returned(
 ) -> list[str]:
     """Hosts that gave no answer to `stop`, and have returned since: the coordinator has heard that their tasks ended.
 
-    So nobody waits for them who would remove what is left there.
+    No cleanup is pending for these hosts.
     """
     if not any(answer["over"] for answer in answers.values()):
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, UsageError, advice
 from dtctl.folder import read_regular, replace_file
+from dtctl.operations.record_files import LIMIT_BYTES, DamagedRecord, OtherVersion, record_from
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
@@ -19,7 +21,6 @@ from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.group_errors import group_errors
 
 _VERSION = 1
-_LIMIT_BYTES = 1 << 26
 _REFUSALS = frozenset({"changed_run", "locked"})
 """Error codes of hosts on which a live run, or another command, comes first."""
 
@@ -36,9 +37,9 @@ class FailedStart:
     def verdict(self) -> Verdict:
         return Verdict(Outcome.FAILED, (fact("not_started", text=self.error.summary),))
 
-    def status(self) -> RunStatus:
-        """The start as the status of a run that has failed without a task."""
-        return RunStatus(self.record, {}, self.verdict, (), self.at, not_started=self.error)
+    def status(self, errors: Mapping[str, DtctlError] | None = None) -> RunStatus:
+        """The start as the status of a run that has failed without a task. `errors`: hosts that gave no answer now."""
+        return RunStatus(self.record, {}, self.verdict, (), self.at, errors=errors or {}, not_started=self.error)
 
     def known_run(self, by: str) -> KnownRun:
         """The start as an entry of `runs`; `by`: this user."""
@@ -46,10 +47,14 @@ class FailedStart:
         hosts = record.task_hosts
         return KnownRun(str(record.run), record.cluster, record.created, False, hosts, {}, self.verdict, by)
 
-    def comes_after(self, found: RunStatus) -> bool:
-        """Whether the run that hosts report, if any, had ended before this start failed."""
+    def comes_after(self, found: RunStatus, newest: RunRecord | None) -> bool:
+        """Whether the run that hosts report, if any, had ended before this start failed.
+
+        `newest`: the newest run of the file that was started from this machine. Where hosts gave no answer it may be
+        live unless its outcome is known.
+        """
         if not found.time:
-            return True
+            return not found.errors or newest is None or bool(newest.outcome)
         ends = [past["ended"] for task in found.tasks.values() for past in task.entry["history"]]
         return found.verdict.outcome.decided and max(ends, default=found.record.created) < self.at
 
@@ -74,12 +79,14 @@ def write_failure(path: Path, record: RunRecord, error: DtctlError) -> None:
 def read_failure(path: Path) -> FailedStart | None:
     """None for a file that is damaged or of another version: it only repeats what `up` has shown."""
     try:
-        found: Mapping[str, Any] = json.loads(read_regular(path, _LIMIT_BYTES))
+        found: Mapping[str, Any] = json.loads(read_regular(path, LIMIT_BYTES))
         if found["version"] != _VERSION:
             return None
-        record = RunRecord.from_json(found["record"])
+        record = record_from(found["record"])
         summary, detail, hint = (str(found[name]) for name in ("summary", "detail", "hint"))
         at = float(found["at"])
-    except (OSError, DtctlError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, DamagedRecord, OtherVersion, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-    return FailedStart(record, DtctlError(summary, detail=detail, hint=hint), at) if record.run else None
+    if not (record.run and math.isfinite(at)):
+        return None
+    return FailedStart(record, DtctlError(summary, detail=detail, hint=hint), at)

@@ -123,13 +123,14 @@ class Facts:
         """How the task has ended; for a restarted task, how its last attempt was lost."""
         vitals = self.vitals(task)
         lost_log = vitals["lost_log"] if vitals is not None else ""
-        past = task.entry["history"][-1] if task.entry["history"] else None
+        history, earlier = task.entry["history"], task.entry["failed_attempt"]
+        past = next((one for one in history if one["attempt"] == earlier), history[-1]) if history else None
         if task.state in ENDED:
-            if (past is not None and (past["asked"] or past["early"])) or task.entry["hang"] is not None:
-                by_earlier = task.state is TaskState.FAILED and task.entry["hang"] is None
-                return self._last_loss(task, lost_log or task.exit["tail"]) if by_earlier else None
+            has_hung = past["hung"] if earlier and past is not None else task.entry["hang"] is not None
+            if has_hung or (past is not None and (past["asked"] or past["early"])):
+                return None
             cause = past["cause"] if past is not None else ""
-            log = vitals["log"] if vitals is not None and vitals["log"] else task.exit["tail"]
+            log = (lost_log if earlier else vitals["log"] if vitals is not None else "") or task.exit["tail"]
             at = past["ended"] if past else task.entry["since"]
             return End(task.exit["code"], task.exit["signal"], at, cause, log, _in_a_row(task), task.why[:1])
         if task.state is TaskState.SUCCEEDED:

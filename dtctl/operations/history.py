@@ -5,24 +5,29 @@ precedence.
 from __future__ import annotations
 
 import dataclasses
-import errno
-import functools
 import hashlib
 import json
-import math
 import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import Folder, make_private, read_regular, replace_file
-from dtctl.operations.run_record import RECORD_VERSION, FollowedFile, RunRecord, follow_file
+from dtctl.operations.record_files import (
+    LIMIT_BYTES,
+    DamagedRecord,
+    OtherVersion,
+    UnreadRecord,
+    fits,
+    read_record,
+    write_record,
+)
+from dtctl.operations.run_record import FollowedFile, RunRecord, follow_file
 from dtctl.paths import check_private, state_directory
 
 if TYPE_CHECKING:
@@ -30,23 +35,6 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.operations.failed_starts import FailedStart
     from dtctl.operations.snapshot import RunStatus
-
-_LIMIT_BYTES = 1 << 26
-
-_NO_FILE = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EFBIG)
-"""Errors for a path where another kind of file is in the way."""
-
-
-class DamagedRecord(Exception):
-    """The file exists and is not a valid record."""
-
-
-class OtherVersion(Exception):
-    """The file is the record of a dtctl version with another format."""
-
-
-class UnreadRecord(Exception):
-    """The file cannot be read now, and may hold a record."""
 
 
 @dataclass(frozen=True)
@@ -80,62 +68,6 @@ class CodeRecord:
 _MOST_FILES = 50_000
 _MOST_CODES = 100
 """The runs whose code is known here; beyond these the oldest runs that have ended are removed."""
-
-
-def read_record(path: Path) -> RunRecord | None:
-    """The record in a file; None if there is no file. Raises DamagedRecord, OtherVersion and UnreadRecord."""
-    try:
-        data = json.loads(read_regular(path, _LIMIT_BYTES))
-        if (version := data["version"]) != RECORD_VERSION:
-            if type(version) is not int:
-                raise ValueError("no version")
-            raise OtherVersion(f"it is of version {version}, and this dtctl reads {RECORD_VERSION}")
-        record = RunRecord.from_json(data)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise (DamagedRecord if error.errno in _NO_FILE else UnreadRecord)(str(error.strerror)) from error
-    except (DtctlError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedRecord("it is not the record of a run") from error
-    if not (_fits(record, RunRecord) and _is_consistent(record)):
-        raise DamagedRecord("it is not the record of a run")
-    return record
-
-
-def write_record(path: Path, record: RunRecord) -> None:
-    replace_file(path, json.dumps(record.to_json()).encode())
-
-
-def _is_consistent(record: RunRecord) -> bool:
-    """Whether every host that has tasks is among the hosts."""
-    return record.lead in record.roster and set(record.roster.values()) <= record.hosts.keys()
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value has the annotated type."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in inner)
-    if origin is Literal:
-        return isinstance(value, str) and value in inner
-    if origin is Mapping:
-        return isinstance(value, Mapping) and all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
-    if origin in (frozenset, tuple):
-        return isinstance(value, origin) and all(_fits(each, inner[0]) for each in value)
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    hints = _fields(kind)
-    return isinstance(value, kind) and all(_fits(getattr(value, name), hint) for name, hint in hints.items())
-
-
-@functools.cache
-def _fields(kind: type) -> Mapping[str, Any]:
-    if not dataclasses.is_dataclass(kind):
-        return {}
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
@@ -197,9 +129,9 @@ class Memory:
     def code_of(self, run: str) -> CodeRecord | None:
         """What this machine has recorded of a run's code; None if it did not start the run."""
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            data = json.loads(read_regular(self._code_file(run), _LIMIT_BYTES))
+            data = json.loads(read_regular(self._code_file(run), LIMIT_BYTES))
             code = CodeRecord(str(data["diff"]), dict(data["files"]), str(data["id"]))
-            return code if _fits(code, CodeRecord) else None
+            return code if fits(code, CodeRecord) else None
         return None
 
     def take_back(self, record: RunRecord) -> None:
@@ -228,7 +160,6 @@ class Memory:
         with suppress(OSError):
             make_private(self._failed)
             write_failure(_named_after(self._failed, record.file), record, error)
-        self.keep_place(record, record.file)
 
     def forget_failure(self, file: Path | None) -> None:
         """Removes the file's failed start: a run has started since, or the cluster was removed."""
@@ -389,9 +320,7 @@ class Memory:
         return self._file(run, make=make).with_suffix(".code")
 
     def _read(self, path: Path) -> RunRecord | None:
-        """Reads a record. An invalid one is set aside, so that it is reported once. An invalid one is put aside, so
-        that it is reported once. Raises OtherVersion.
-        """
+        """Reads a record. An invalid one is set aside, so that it is reported once. Raises OtherVersion."""
         try:
             return read_record(path)
         except UnreadRecord as reason:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from dtctl.config.load import load_cluster
 from dtctl.errors import ExitCode
-from dtctl.operations.history import write_record
+from dtctl.operations.record_files import write_record
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan import plan_roster
 from tests.hostile.commander import WAY

@@ -168,4 +168,4 @@ def test_certain_failure_is_reported_and_nothing_starts(user: Desk) -> None:
         if not any(Path(driver).exists() for driver in ("/dev/nvidiactl", "/dev/kfd")):
             assert done.returncode == 5, done.stderr
             assert "worker:0 on testhost needs GPU 0, 1, but the host has no driver" in done.stderr
-        assert "no run" in user.run("status").stdout + user.run("status").stderr
+        assert ": Failed · nothing was started" in user.dtctl("status")

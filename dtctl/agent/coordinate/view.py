@@ -87,14 +87,13 @@ class View:
         self._contact = {task: data["hosts"][place["host"]] for task, place in self.roster.items()}
         self._with_role: Dict[Tuple[Role, ...], List[str]] = {}
         self._held = {task for stage in self.stages if stage["held"] for task in stage["tasks"]}
-        self._steps: Dict[str, Optional[int]] = {}
+        self._steps: Dict[str, Optional[int]] = {task: self.entry(task)["step"] for task in self.roster}
         """The step of each task when steps were last counted."""
         self._newest: Optional[str] = None
         """The trainer with the newest step then."""
         self.lead = spec["lead"]
         self.coordinator = spec["coordinator"]
         self.own_host = self.coordinator["host"]
-        self._steps = {task: self.entry(task)["step"] for task in self.roster}
 
     @property
     def tasks(self) -> List[str]:

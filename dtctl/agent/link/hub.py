@@ -278,7 +278,8 @@ class Hub:
             self._selector.modify(agent.stream, selectors.EVENT_READ | waiting, agent)
 
     def _dismiss(self, agent: Agent, reason: str) -> None:
-        self._part(agent, [{"type": "refused", "text": reason}])
+        """Sends the reason under its former name, too, which an agent of an older version reads."""
+        self._part(agent, [{"type": "refused", "text": reason, "reason": reason}])
 
     def _part(self, agent: Agent, words: Sequence[Message]) -> None:
         """Keeps its connection for a moment, not as the one of its host; further messages are ignored."""

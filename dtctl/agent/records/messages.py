@@ -1,6 +1,6 @@
 """Messages between agents and their coordinator."""
 
-from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within
+from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within, formerly
 from .run_state import Advance, AgentProcess, Intents, State
 from .spec import Moved
 from .values import Count, Name, Reason, Seconds, TaskName
@@ -123,6 +123,9 @@ class Orders(Record):
     """Whether its cluster was taken down meanwhile: the agent removes the run's files when it exits."""
 
 
+formerly(Orders, recovering="mending")
+
+
 class Lease(Record):
     """The coordinator requests a voter not to vote for another for a while."""
 
@@ -223,6 +226,9 @@ class Refusal(Record):
 
     type: OneOf["refused"]
     text: Reason
+
+
+formerly(Refusal, text="reason")
 
 
 FROM_AGENT = {

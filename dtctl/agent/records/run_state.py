@@ -387,7 +387,9 @@ class Entry(Because):
     held: Default[bool, False]
     """Whether its processes are stopped by a signal, because its host is cut off from the coordinator."""
     exit: Default[Optional[Exit], None]
-    """The exit of the last attempt, until the next one begins."""
+    """The exit of the last attempt, or of `failed_attempt`, until the next one begins."""
+    failed_attempt: Default[Count, 0]
+    """The attempt by whose end it has failed, if a later one was stopped because the start had failed; else 0."""
     asked: Default[bool, False]
     """Whether dtctl requested the exit."""
     repaired: Default[Optional[Repaired], None]

@@ -1,7 +1,7 @@
 """Requests of a controller to an agent before a run, and to start one."""
 
 from .hooks import Posts
-from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
+from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also, formerly
 from .requests import Request
 from .spec import Environment, Paths, Spec, is_alone
 from .values import BundleId, Hex64, Line, Name, Pem, Topics, Variables, refuse_unfit
@@ -17,6 +17,9 @@ class Credentials(Record):
     """The authority that signs the run's certificates."""
     port_token: Hex64
     """The secret that an agent sends before any TLS."""
+
+
+formerly(Credentials, port_token="knock")
 
 
 class PendingHosts(Record):

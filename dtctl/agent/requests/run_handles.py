@@ -6,7 +6,6 @@ state.json and intent.json.
 
 from __future__ import annotations
 
-import os
 import time
 
 from ..host import paths, wake
@@ -34,9 +33,6 @@ BIRTH_LIMIT_S = 10.0
 
 DISK_LOOK_S = 1.0
 """How long that may take until its disk is inspected, and then the interval: a full one keeps the file from coming."""
-
-UNCHANGED_S = 3.0
-"""Whether a file that is older could be written is tried before it is believed."""
 
 FULL_DISK = "the coordinator cannot write its view of the run: its disk is full"
 
@@ -198,15 +194,6 @@ class RunHandle:
             return done()
 
         return self._run.until(refresh, limit_s) is not None
-
-
-def is_kept_from_writing(path: str) -> bool:
-    """Whether the file has not changed for a moment, and the disk has no room to write it again."""
-    try:
-        age_s = abs(time.time() - os.stat(path).st_mtime)
-    except OSError:
-        return False
-    return age_s > UNCHANGED_S and not paths.has_room(path)
 
 
 class WholeRun(RunHandle):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from ..host import paths, processes
@@ -11,7 +12,6 @@ from ..records.spec import coordinates, inventory_of
 from ..records.values import MOST_DAMAGED, MOST_RUNS, brief
 from ..records.whole_run import Condition, RunView
 from . import damaged_runs, run_handles, runs
-from .run_handles import is_kept_from_writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest
-    from ..records.run_state import Intents, State
+    from ..records.run_state import Entry, Intents, State
+
+
+UNCHANGED_S = 3.0
+"""Age in seconds from which the room for a file is tested."""
 
 
 def status(talk: Conversation, request: StatusRequest) -> StatusResult:
@@ -52,14 +56,29 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
 def _state(run: runs.Run) -> State:
     """The state of this host's tasks; what has ended since the disk became full is in no file, and is marked so."""
     state = run.state()
-    running = [task for task, entry in state["tasks"].items() if entry["state"] == "running" and entry["pid"]]
-    if not running or not is_kept_from_writing(run.files.state_path):
+    running = [task for task, entry in state["tasks"].items() if entry["state"] == "running" and _has_gone(entry)]
+    gone = [task for task in running if not run.survivors([task])]
+    if not gone or not _is_kept_from_writing(run.files.state_path):
         return state
-    for task in running:
-        if not run.survivors([task]):
-            state["tasks"][task].update({"pid": None, "start_time": None, "unwritten": True})
-            explain(state["tasks"][task], [fact("exit_unwritten", host=run.spec["host"])])
+    for task in gone:
+        state["tasks"][task].update({"pid": None, "start_time": None, "unwritten": True})
+        explain(state["tasks"][task], [fact("exit_unwritten", host=run.spec["host"])])
     return state
+
+
+def _has_gone(entry: Entry) -> bool:
+    """Whether the task's process, as the agent has recorded it, is not there any more."""
+    pid, start_time = entry["pid"], entry["start_time"]
+    return pid is not None and (start_time is None or processes.living(pid, start_time) is None)
+
+
+def _is_kept_from_writing(path: str) -> bool:
+    """Whether the file has not changed for a moment, and the disk has no room to write it again."""
+    try:
+        age_s = abs(time.time() - os.stat(path).st_mtime)
+    except OSError:
+        return False
+    return age_s > UNCHANGED_S and not paths.has_room(path)
 
 
 def _intents(run: runs.Run) -> Intents:

@@ -86,10 +86,10 @@ _CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
 class Decision:
     """The next state of a task; `delay_s` counts for `backoff` alone, and None leaves the start to the coordinator.
 
-    `by_earlier`: it has failed by the exit of the attempt before the one that has just ended.
+    `failed_attempt`: it has failed by the end of this attempt, which is not the last; else 0.
     """
 
-    __slots__ = ("by_earlier", "delay_s", "restarts", "state", "why")
+    __slots__ = ("delay_s", "failed_attempt", "restarts", "state", "why")
 
     def __init__(
         self,
@@ -98,13 +98,13 @@ class Decision:
         restarts: int,
         delay_s: Optional[float] = None,
         *,
-        by_earlier: bool = False,
+        failed_attempt: int = 0,
     ) -> None:
         self.state = state
         self.why = why
         self.restarts = restarts
         self.delay_s = delay_s
-        self.by_earlier = by_earlier
+        self.failed_attempt = failed_attempt
 
 
 def decide(
@@ -143,7 +143,8 @@ def while_idle(entry: Entry, intent: Intent, *, may_start: bool, is_due: bool) -
         return Decision("failed", why_of(entry), restarts)  # backoff -> failed
     lost = _loss(entry) if state in ("pending", "backoff") and _is_failed_start(intent) else None
     if lost is not None:
-        return Decision("failed", _why_lost(entry, lost), restarts)  # pending, backoff -> failed
+        why = _why_lost(entry, lost)
+        return Decision("failed", why, restarts, failed_attempt=failed_attempt(entry))  # pending, backoff -> failed
     if want == "run" and not may_start:
         return None
     ordered = _ordered(entry, intent)
@@ -179,8 +180,8 @@ def after_exit(
         return Decision("succeeded", what, restarts)  # running -> succeeded
     lost = _loss(entry) if _is_failed_start(intent) else None
     if lost is not None:
-        by_earlier = lost is not entry["history"][-1]
-        return Decision("failed", _why_lost(entry, lost), restarts, by_earlier=by_earlier)  # running -> failed
+        why = _why_lost(entry, lost)
+        return Decision("failed", why, restarts, failed_attempt=failed_attempt(entry))  # running -> failed
     ordered = _ordered(entry, intent, _killed(verdict))
     if ordered is not None:
         return ordered
@@ -216,6 +217,12 @@ def _loss(entry: Entry) -> Optional[Past]:
     if len(ends) == 2 and ends[1]["asked"] and ends[1]["step"] is None:
         ends = ends[:1]
     return ends[-1] if ends and is_own(ends[-1]) and ends[-1]["code"] != 0 else None
+
+
+def failed_attempt(entry: Entry) -> int:
+    """The attempt that decides for a task of a failed start, if its last one was stopped; else 0."""
+    lost = _loss(entry)
+    return lost["attempt"] if lost is not None and lost is not entry["history"][-1] else 0
 
 
 def _why_lost(entry: Entry, lost: Past) -> List[Fact]:

@@ -236,6 +236,8 @@ class RunFiles:
         from ..records.starting import PendingHosts  # only for sessions: a supervisor saves the memory
 
         kept = paths.read_record(self.path("pending_hosts.json"), PendingHosts)
+        if kept is None:
+            kept = paths.read_record(self.path("latecomers.json"), PendingHosts)  # of a run of an older version
         return kept["credentials"] if kept is not None else {}
 
     def write_intent(self, intent: IntentFile, urgent: bool = True) -> None:

@@ -14,8 +14,9 @@ from contextlib import suppress
 
 from ..dump import kernel_threads
 from ..host import files, limits, machine, paths, ports, processes
-from ..logs.lines import end_of
+from ..logs.lines import end_of, last_lines
 from ..records.reasons import Fact, fact
+from ..records.run_state import Ending, Start
 from ..records.values import brief
 from ..records.vitals import MOST_THREADS
 from ..run import policy
@@ -25,13 +26,15 @@ from ..vitals.machine_load import full_disks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import List, Optional, Tuple
+    from typing import List, Optional, Tuple, Type, TypeVar
 
     from ..host.secrets import Masks
-    from ..records.run_state import Ending, Entry, Evidence, Left, Process, ProcessLimit, Start
+    from ..records.run_state import Entry, Evidence, Exit, Left, Process, ProcessLimit
     from ..records.spec import RecoverySpec
     from ..records.vitals import Frame
     from .attempt import Attempt
+
+    R = TypeVar("R")
 
 
 _MOST_NAMED = 3
@@ -93,6 +96,24 @@ def _is_users(one: Frame) -> bool:
 
 def _frame(one: Frame) -> str:
     return " ".join(("%s (%s:%s)" % (one["function"], os.path.basename(one["file"]), one["line"])).split())
+
+
+def exit_of(directory: str, recovery: RecoverySpec, masks: Masks, cwd: str) -> Optional[Exit]:
+    """The exit by the files of an attempt that has ended; None if that was not recorded. `cwd`: where it started."""
+    ending = read_of_attempt(directory, "exit.json", Ending)
+    if ending is None:
+        return None
+    ending = own_status(read_of_attempt(directory, "start.json", Start), directory, ending, masks, cwd)
+    verdict, log = examine(directory, ending, recovery, masks)
+    return policy.exit_record(ending, verdict, last_lines(log))
+
+
+def read_of_attempt(directory: str, name: str, kind: Type[R]) -> Optional[R]:
+    """A record of an attempt; None when there is none, or it is damaged."""
+    try:
+        return paths.read_record(os.path.join(directory, name), kind)
+    except (OSError, paths.Damaged):
+        return None
 
 
 def own_status(start: Optional[Start], directory: str, ending: Ending, masks: Masks, cwd: str) -> Ending:

@@ -8,14 +8,13 @@ from contextlib import suppress
 from ..host import files as opened
 from ..host import paths
 from ..host.secrets import Masks
-from ..logs.lines import last_lines
 from ..records.kinds import made
 from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Entry, IntentFile, Intents, Past, Start, State
 from ..records.whole_run import Event
 from ..run import environment, policy
 from ..run.runfiles import CREDENTIAL_FILES, MOVED, RunFiles, first_state
-from .autopsy import examine, own_status
+from .autopsy import exit_of, read_of_attempt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,18 +145,14 @@ def _complete(files: RunFiles, spec: Spec, task: TaskSpec, entry: Entry, masks: 
         return
     if entry["state"] == "backoff" and task["own"] and not policy.was_early(entry):
         entry["next_start"] = wall
-    ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
-    if ending is not None and entry["state"] != "pending":
-        directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
-        start = _read(files, task["id"], entry["attempt"], "start.json", Start)
-        ending = own_status(start, directory, ending, masks, environment.task_directory(files.root, spec, task))
-        verdict, log = examine(directory, ending, spec["recovery"], masks)
-        entry["exit"] = policy.exit_record(ending, verdict, last_lines(log))
+    if entry["state"] == "failed":
+        entry["failed_attempt"] = policy.failed_attempt(entry)
+    if entry["state"] != "pending":
+        number = entry["failed_attempt"] or entry["attempt"]
+        directory = paths.attempt_directory(files.directory, task["id"], number)
+        cwd = environment.task_directory(files.root, spec, task)
+        entry["exit"] = exit_of(directory, spec["recovery"], masks, cwd) or entry["exit"]
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:
-    """A record of an attempt; None when there is none, or it is damaged."""
-    try:
-        return paths.read_record(os.path.join(paths.attempt_directory(files.directory, task, attempt), name), kind)
-    except (OSError, paths.Damaged):
-        return None
+    return read_of_attempt(paths.attempt_directory(files.directory, task, attempt), name, kind)

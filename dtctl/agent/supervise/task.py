@@ -24,6 +24,7 @@ from contextlib import suppress
 
 from ..host import paths, processes
 from ..logs.lines import last_lines
+from ..records.kinds import made
 from ..records.reasons import Fact, because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT, Ending, Entry, Intent, Left, Past
 from ..records.values import FINAL, TaskState, brief
@@ -60,9 +61,9 @@ class Task:
         self._observation: Optional[Observation] = None
         self._dump: Optional[autopsy.StackDump] = None
         self._start_at: Optional[float] = None
-        self._exit_before: Optional[Exit] = None
-        """That of the attempt before, which decides if this one is stopped before it has done anything."""
         """When the back-off ends."""
+        self._exit_before: Optional[Exit] = None
+        """The exit of the attempt before the newest, if this agent began the newest."""
         self._early_until = 0.0
         """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
         self._repairing: Optional[Repair] = None
@@ -287,8 +288,6 @@ class Task:
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
-        if decision.by_earlier:
-            entry.update({"exit": self._exit_before or entry["exit"], "asked": False})
         self._follow_decision(decision, intent, now, wall, past)
 
     def _follow_decision(
@@ -302,17 +301,32 @@ class Task:
         else:
             self._forget_attempt()
             self.entry["restarts"] = decision.restarts
+            if decision.failed_attempt:
+                self._note_failed(decision.failed_attempt)
             if decision.delay_s is not None:
                 self._start_at = now + decision.delay_s
                 self.entry["next_start"] = wall + decision.delay_s
             self._move(decision.state, decision.why, wall, past)
+
+    def _note_failed(self, attempt: int) -> None:
+        """Records that the task has failed by the end of an attempt before its last, with the exit of that one."""
+        exit_ = self._exit_before
+        if exit_ is None:
+            run, recovery = self._context.run.directory, self._context.spec["recovery"]
+            directory = paths.attempt_directory(run, self.id, attempt)
+            exit_ = autopsy.exit_of(directory, recovery, self._context.masks, self._context.cwd(self._spec))
+        if exit_ is None:  # its files are gone
+            past = next(one for one in self.entry["history"] if one["attempt"] == attempt)
+            ending = made(Ending, code=past["code"], signal=past["signal"], ended=past["ended"])
+            exit_ = policy.exit_record(ending, policy.Verdict(True, past["cause"]), "")
+        self.entry.update({"failed_attempt": attempt, "exit": exit_, "asked": False})
 
     def _forget_attempt(self) -> None:
         if self._dump is not None:
             self._dump.close()
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
-        self.entry.update({"held": False, "unwritten": False, "hold": None})
+        self.entry.update({"held": False, "unwritten": False, "hold": None, "failed_attempt": 0})
         self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None, "idle_since": None})
 
     def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float, past: Optional[Past]) -> None:

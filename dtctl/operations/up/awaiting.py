@@ -120,8 +120,7 @@ class Awaiting:
         from dtctl.operations.logs.reading import read_logs
 
         found: list[bytes] = []
-        wanted = LogRequest(
-            (task.id,), lines=TAIL_LINES, previous=task.entry["attempt"] > task.entry["history"][-1]["attempt"]
-        )
+        failed = task.entry["failed_attempt"] or task.entry["history"][-1]["attempt"]
+        wanted = LogRequest((task.id,), lines=TAIL_LINES, previous=task.entry["attempt"] > failed)
         read_logs(self._record, self._transport, wanted, lambda lines: found.append(lines.data))
         return b"".join(found)

@@ -98,7 +98,7 @@ def inspection(plan: RunPlan, *, content: EnvironmentContent, bundle: str, secre
 def require_private(
     plan: RunPlan, content: EnvironmentContent, record: RunRecord, transport: NamingTransport, report: Report
 ) -> None:
-    """Refuses a start whose ports others reach. Without a room that can tell, nothing is known to be private."""
+    """Refuses a start whose ports others reach. Without such a room the start is refused."""
     refuse: RefuseExposed | None = next(rooms.each("privacy"), None)
     if refuse is None:
         raise UsageError("--require-private needs `dtctl check`, which this dtctl does not have")

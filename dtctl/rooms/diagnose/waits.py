@@ -116,7 +116,7 @@ def not_listening(facts: Facts) -> Iterator[Match]:
 def unreachable(*problems: str) -> Find:
     """Tasks that listen, and to which other hosts cannot connect for such a reason.
 
-    Where packets get lost, only of hosts that answer the controller: to others nobody may be able to connect at all.
+    Where packets get lost, only of hosts that answer the controller: an unreachable host may accept no connections.
     """
 
     def find(facts: Facts) -> Iterator[Match]:
@@ -155,12 +155,17 @@ def never_ready(facts: Facts) -> Iterator[Match]:
             yield _seen(facts, task, ())
 
 
+_HINTS = 4
+"""The number of lines of the remedy in signatures.ini; the last one holds all further hints."""
+
+
 def not_started(facts: Facts) -> Iterator[Match]:
     """The start that failed before anything ran, with what `up` has shown."""
     error = facts.status.not_started
     if error is not None:
         hints = [line.strip() for line in error.hint.splitlines() if line.strip()]
-        named = {f"hint_{number}" if number > 1 else "hint": line for number, line in enumerate(hints, 1)}
+        shown = [*hints[: _HINTS - 1], "; ".join(hints[_HINTS - 1 :])]
+        named = {f"hint_{number}" if number > 1 else "hint": line for number, line in enumerate(shown, 1) if line}
         lines = tuple(line for line in error.detail.splitlines() if line.strip())
         yield Match(fields={"summary": error.summary, "last_lines": lines, **named})
 

@@ -40,7 +40,7 @@ def test_a_hello_as_another_host_is_refused_without_effect_on_it(links: Links) -
     for _ in range(3):
         liar = links.keyholder("h1")
         liar.say(hello("h2", events=9))
-        assert json.loads(liar.receive()) == {"type": "refused", "text": LIE}
+        assert json.loads(liar.receive()) == {"type": "refused", "text": LIE, "reason": LIE}
     true.ask("send", state("there"))
     assert mark_of(links.hub.expect_type("state", "h2")) == "there"
     assert true.said("gone") == links.hub.said("gone", "h2") == links.hub.said("hello", "h1") == []

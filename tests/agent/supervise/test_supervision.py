@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.requests.run_handles import UNCHANGED_S
+from dtctl.agent.requests.status import UNCHANGED_S
 from tests.agent.host import AgentHost, alive, budget, kill, python_task, shell, task
 from tests.reasons import reason_of
 from tests.waiting import eventually

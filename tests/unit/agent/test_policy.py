@@ -269,6 +269,19 @@ def test_a_task_of_a_failed_start_has_failed_while_it_was_tried_again(
     assert state == "stopped" or ended.why == [fact("exited", code=1), fact("cause", text=BAD)]
 
 
+@pytest.mark.parametrize("state", ["pending", "backoff"])
+def test_idle_task_of_a_failed_start_names_the_attempt_before_one_that_was_stopped(state: str) -> None:
+    lost, stopped = past(BAD), past("", number=143, asked=True)
+    entry = made(Entry, state=state, attempt=2, history=[{**lost, "attempt": 1}, {**stopped, "attempt": 2}])
+    decision = while_idle(entry, GIVEN_UP, may_start=True, is_due=False)
+    assert decision is not None
+    assert (decision.state, decision.failed_attempt) == ("failed", 1)
+    entry["history"].pop()
+    decision = while_idle(entry, GIVEN_UP, may_start=True, is_due=False)
+    assert decision is not None
+    assert (decision.state, decision.failed_attempt) == ("failed", 0), "it is the last one"
+
+
 FULL = "OSError: [Errno 28] No space left on device"
 
 

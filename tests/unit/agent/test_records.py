@@ -338,3 +338,17 @@ def test_places_are_parted_into_paths_and_urls() -> None:
 )
 def test_urls_of_one_place_are_normalized_to_the_same(written: str, same: str) -> None:
     assert normal_url(written) == normal_url(same) == same
+
+
+@pytest.mark.parametrize(
+    ("old", "field"),
+    [
+        ({"type": "refused", "reason": "not in the roster"}, "text"),
+        ({"type": "refused", "reason": "not in the roster", "text": "not in the roster"}, "text"),
+        ({"type": "orders", "intents": {}, "mending": True, "over": False}, "recovering"),
+    ],
+)
+def test_message_of_a_coordinator_of_an_older_version_is_read(old: dict[str, object], field: str) -> None:
+    found: Any = checked(messages.FROM_COORDINATOR[str(old["type"])], old)
+    assert found[field] == old.get("reason", True)
+    assert not {"reason", "mending"} & found.keys()

@@ -104,3 +104,10 @@ def test_live_run_of_an_older_version_is_read_with_its_moves(run: RunFiles) -> N
         record = json.loads(Path(run.path(name)).read_text())
         Path(run.path(name)).write_text(json.dumps({**record, "version": OLDEST, "seats": record.pop("slots")}))
     assert [task["id"] for task in run.spec()["tasks"]] == ["worker:0", "worker:1"]
+
+
+def test_credentials_of_pending_hosts_of_a_run_of_an_older_version_are_read(run: RunFiles) -> None:
+    assert run.pending_hosts() == {}
+    own = {"key": "key", "certificate": "certificate", "authority": "authority"}
+    Path(run.path("latecomers.json")).write_text(json.dumps({"credentials": {"d": {**own, "knock": "0" * 64}}}))
+    assert run.pending_hosts() == {"d": {**own, "port_token": "0" * 64}}

@@ -195,12 +195,18 @@ def unreached(problem: str, text: str) -> dict[str, Any]:
 
 
 NOT_STARTED = DtctlError("node-1: the port 2222 is in use", hint="dtctl up --ports-from 2300")
+SIX_HINTS = DtctlError("failed", hint="\n".join(f"hint {number}" for number in range(1, 7)))
 
 BY_FACTS = [
     (
         "not_started",
         Facts(FailedStart(facts(running("worker:0")).status.record, NOT_STARTED, 1000.0).status()),
         "no task was started: node-1: the port 2222 is in use",
+    ),
+    (
+        "not_started",
+        Facts(FailedStart(facts(running("worker:0")).status.record, SIX_HINTS, 1000.0).status()),
+        "hint 3\nhint 4; hint 5; hint 6",
     ),
     (
         "file_missing",
@@ -858,3 +864,14 @@ def test_a_thousand_tasks_that_all_wait_are_reported_at_once() -> None:
 def test_whom_a_line_is_about_is_known_by_device_or_address(text: str) -> None:
     (found,) = findings(facts(says(running("worker:0"), text), PS))
     assert found.seen.tasks == (TaskId("ps", 0),)
+
+
+def test_end_is_that_of_the_failed_attempt_if_a_later_one_was_stopped() -> None:
+    lost = past_attempt(1, 900.0, 950.0, 1, asked=False, cause="ValueError: no data")
+    stopped = past_attempt(2, 951.0, 960.0, None, 15, asked=True)
+    task = changed(ended("worker:0", "ValueError: no data\n"), attempt=2, history=[lost, stopped])
+    assert facts(task).end_of(task) is None, "it was stopped"
+    failed = changed(task, failed_attempt=1)
+    end = facts(failed).end_of(failed)
+    assert end is not None
+    assert (end.code, end.at, end.cause, end.log) == (1, 950.0, "ValueError: no data", "ValueError: no data\n")

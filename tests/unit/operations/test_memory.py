@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from dtctl.errors import DtctlError, PreflightError, UsageError
 from dtctl.folder import make_private
 from dtctl.model import Local, OtherTransport, Reach, SshSettings
-from dtctl.operations.history import DamagedRecord, Memory, OtherVersion, read_record
+from dtctl.operations.history import Memory
+from dtctl.operations.record_files import DamagedRecord, OtherVersion, read_record
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.paths import check_private
 from dtctl.plan.run import plan_run
@@ -239,7 +240,7 @@ def test_a_record_that_cannot_be_read_now_stays_where_it_is(
         raise OSError(reason, os.strerror(reason), path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dtctl.operations.history.read_regular", refuse)
+        patch.setattr("dtctl.operations.record_files.read_regular", refuse)
         assert memory.load("digits-1") is None
     assert messages == [f"{state}/runs/digits-1.json cannot be read: {os.strerror(reason)}"]
     assert memory.load("digits-1") == record("digits-1")

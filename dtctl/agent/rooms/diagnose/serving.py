@@ -147,7 +147,8 @@ def _python(directory: str) -> str:
 
 
 def _lost_log(run_dir: str, task: str, entry: Entry, masks: Masks) -> str:
-    lost = next((past["attempt"] for past in reversed(entry["history"]) if not past["asked"]), None)
+    unasked = (past["attempt"] for past in reversed(entry["history"]) if not past["asked"])
+    lost = entry["failed_attempt"] or next(unasked, None)
     if lost is None or lost == entry["attempt"]:
         return ""
     return _end_of_log(paths.attempt_directory(run_dir, task, lost), masks)

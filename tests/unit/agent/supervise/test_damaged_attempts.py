@@ -22,6 +22,7 @@ from dtctl.agent.supervise.task import Task
 from tests.reasons import reason_of
 from tests.unit.agent.supervise import supervised
 from tests.unit.privileges import public_directory, without_privileges
+from tests.unit.tasks import past_attempt
 
 RUN = supervised.intent("run")
 
@@ -211,3 +212,30 @@ def test_keeper_goes_on_where_python_has_no_ctypes(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ImportError):
         importlib.import_module("ctypes")
     keeper._adopt_orphans(True)
+
+
+GIVEN_UP = supervised.intent(
+    "stop", version=2, grace_s=0.0, ends_as={"outcome": "Failed", "cause": "worker:0", "start": "failed"}
+)
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_exit_of_a_failed_attempt_is_kept_after_an_agent_restart(adopted: Adopted, is_recorded: bool) -> None:
+    failed = past_attempt(1, 1.0, 2.0, 3, None, asked=False, cause="ValueError: no data")
+    adopted.entry.update({"attempt": 2, "history": [failed]})
+    if is_recorded:
+        paths.write_json(str(adopted.attempt / "exit.json"), supervised.code(3))
+        (adopted.attempt / "log").write_text("ValueError: no data\n")
+    adopted.attempt = adopted.attempt.with_name("attempt-2")
+    adopted.attempt.mkdir()
+    adopted.started()
+    task = adopted.begin()
+    task.expect_end()
+    paths.write_json(str(adopted.attempt / "exit.json"), supervised.killed(9))
+    for second in range(30):
+        task.step(GIVEN_UP, 100.0 + second, 1000.0 + second)
+    entry = task.entry
+    assert (entry["state"], entry["attempt"], entry["failed_attempt"]) == ("failed", 2, 1)
+    assert entry["exit"] is not None
+    assert (entry["exit"]["code"], entry["exit"]["signal"]) == (3, None)
+    assert entry["exit"]["tail"] == ("ValueError: no data" if is_recorded else "")
