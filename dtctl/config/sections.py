@@ -78,6 +78,7 @@ class DataEntry(DataKeys):
     """Where the data in `dirs.data` comes from, if dtctl is to bring it to the hosts: `dtctl data push` does, and `up`
     checks that it is there ([data.md](data.md)). With `--local` the trainers read `from` itself."""
 
+    where: ClassVar[str] = "data"
     from_: v.LocalPath | None = key(None, "~/datasets/digits")
     """a directory of this machine; relative to the directory of this file. If left out, the hosts have their data"""
 

@@ -8,12 +8,16 @@ from dataclasses import field, replace
 from typing import Any
 
 from dtctl.agent.rooms.network.records import Bound, NetworkFacts, Resolved
+from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.operations.up.conflicts import COORDINATOR
 from dtctl.plan import RunPlan
 
-TELLS_ITS_ADDRESS = ("ddp", "kvstore")
-"""Strategies whose tasks send each other what their own names resolve to. They do not speak gRPC."""
+
+def tells_its_address(cluster: Cluster) -> bool:
+    """Whether the tasks send each other what their own names resolve to, as gloo's do. They do not speak gRPC."""
+    dialects = {job.launch.dialect for job in cluster.jobs.values()}
+    return cluster.strategy in ("ddp", "kvstore") or not dialects.isdisjoint(("pytorch", "mxnet"))
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from dtctl.operations.findings import Finding
 from dtctl.operations.up.conflicts import COORDINATOR
 from dtctl.rooms.check import Answers, CheckContext, Dialled, Door, Statement, found
 from dtctl.rooms.check.network import (
-    TELLS_ITS_ADDRESS,
     Endpoint,
     addresses_of,
     endpoints_of,
     is_loopback,
     is_public,
     open_endpoints,
+    tells_its_address,
 )
 
 MOST_DOORS = 256
@@ -107,7 +107,7 @@ def proxy_findings(context: CheckContext, answers: Answers[NetworkFacts]) -> Ite
     endpoints = endpoints_of(context.plan)
     for host, facts in answers.first.items():
         names = [endpoint.name for endpoint in endpoints if endpoint.serves and endpoint.host != host]
-        for task in context.plan.on_host(host) if context.plan.cluster.strategy not in TELLS_ITS_ADDRESS else ():
+        for task in context.plan.on_host(host) if not tells_its_address(context.plan.cluster) else ():
             env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
             if (sent := through(env, names)) is not None:
                 caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))

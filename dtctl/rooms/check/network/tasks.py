@@ -19,7 +19,6 @@ from dtctl.operations.findings import Finding
 from dtctl.operations.up.conflicts import COORDINATOR, takes_others
 from dtctl.rooms.check import Answers, CheckContext, Line, Statement, Topic, found
 from dtctl.rooms.check.network import (
-    TELLS_ITS_ADDRESS,
     Attempt,
     Cause,
     Endpoint,
@@ -29,6 +28,7 @@ from dtctl.rooms.check.network import (
     exposure,
     measuring,
     open_endpoints,
+    tells_its_address,
 )
 from dtctl.rooms.check.network.judging import causes_in
 
@@ -174,7 +174,7 @@ def network_findings(context: CheckContext, answers: Answers[Facts]) -> Iterator
 def _finding(context: CheckContext, cause: Cause) -> Finding:
     fields = dict(cause.fields)
     kind = cause.kind
-    if kind == "own_loopback" and context.plan.cluster.strategy in TELLS_ITS_ADDRESS:
+    if kind == "own_loopback" and tells_its_address(context.plan.cluster):
         kind = "own_loopback_told"
     if kind == "ports_of_own_run" and not takes_others(context.plan.cluster, fields["whose"]):
         kind = "ports_set_to_those_of_own_run"
