@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
@@ -36,7 +37,8 @@ def is_frozen(pid: int) -> bool:
 
 def reasons(cluster: Cluster, task: str) -> list[str]:
     host, spec = cluster.of(task)
-    return (host.run_directory(spec) / "events.jsonl").read_text().splitlines()
+    lines = (host.run_directory(spec) / "events.jsonl").read_text().splitlines()
+    return [reason_of(json.loads(line)) for line in lines]
 
 
 def hold(voting: Cluster, task: str, others: str) -> tuple[int, list[Callable[[], None]]]:

@@ -106,6 +106,7 @@ def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
         "created": mine["created"],
         "live": True,
         "by": mine["controller"],
+        "commit": "",
         "tasks": {"worker:0": "running"},
     }
 
