@@ -68,10 +68,10 @@ def test_deltas_in_a_circle_are_refused_at_once(packs: int, tmp_path: Path) -> N
     else:
         pack(tmp_path, 1, {ONE: entry(REF_DELTA, large, TWO)})
         pack(tmp_path, 2, {TWO: entry(REF_DELTA, large, ONE)})
-    began = time.monotonic()
+    began = time.process_time()
     with Objects(tmp_path) as objects, pytest.raises(Unreadable, match="too many deltas"):
         objects.read(ONE, "blob", 1 << 25)
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_a_long_chain_of_packs_is_no_recursion(tmp_path: Path) -> None:
