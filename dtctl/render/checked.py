@@ -13,7 +13,10 @@ from dtctl.render.format import count, summarize_hosts
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
 
-CLOSER = "dtctl check    also tests for exposed ports, limits, memory, room for checkpoints, data and slow logins"
+CLOSER = (
+    "dtctl check    also tests for exposed ports, taken ports, limits, memory, shared GPUs, room for checkpoints, data "
+    "and slow logins"
+)
 """What a start does not test, as it takes longer (`Cost.CHECK` of the check's signatures)."""
 
 

@@ -73,7 +73,7 @@ def _has_gone(entry: Entry) -> bool:
 
 
 def _is_kept_from_writing(path: str) -> bool:
-    """Whether the file has not changed for a moment, and the disk has no room to write it again."""
+    """Whether the file has not changed for `UNCHANGED_S`, and the disk has no room to write it again."""
     try:
         age_s = abs(time.time() - os.stat(path).st_mtime)
     except OSError:

@@ -13,7 +13,6 @@ from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.snapshot import Outcome
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.conflicts import explained, holders, may_move, refuse_taken_ports, taken_ports
@@ -310,7 +309,7 @@ def live_elsewhere(launch: Start, transport: Transport, previous: RunRecord | No
     """
     if previous is None or not previous.run or not previous.hosts.keys().isdisjoint(launch.record.hosts):
         return None
-    if previous.outcome and Outcome(previous.outcome).decided:
+    if previous.outcome:
         return None
     try:
         found = status(previous, transport)

@@ -18,7 +18,7 @@ from dtctl.agent.rooms.network.records import NetworkFacts, SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError, PreflightError, TransportError
 from dtctl.operations.client import Progress, silent
-from dtctl.operations.findings import Checked, Cost
+from dtctl.operations.findings import Checked, Cost, table
 from dtctl.operations.run_record import record_of
 from dtctl.render import checked as checked_screen
 from dtctl.render.machine import status as machine_form
@@ -276,3 +276,22 @@ def test_a_brief_check_claims_no_more_than_it_has_tested(capsys: pytest.CaptureF
     assert "checked in 2.0 s: no problem found (brief check; --no-check skips it)" in shown
     assert "dtctl check also tests for exposed ports" in shown
     assert "nothing is wrong" not in shown
+
+
+LEFT_OUT = {
+    "exposed ports": "exposed public_address",
+    "taken ports": "port_taken ports_of_own_run ports_set_to_those_of_own_run",
+    "limits": "few_files few_processes cpu_time_limited file_size_limited",
+    "memory": "memory_short memory_taken",
+    "shared GPUs": "gpus_shared",
+    "room for checkpoints": "no_room_to_save little_room_to_save",
+    "data": "data_missing data_unreadable data_empty data_differs data_changed",
+    "slow logins": "noisy_start_up slow_start_up start_up_fails slow_login max_startups killed_at_logout",
+}
+
+
+def test_a_brief_check_names_all_that_a_check_tests_besides() -> None:
+    rows = table(Path(check_room.__file__).with_name("signatures.ini"))
+    besides = {row.name.partition(".")[2] for row in rows if row.cost is Cost.CHECK}
+    assert besides == set(" ".join(LEFT_OUT.values()).split())
+    assert all(word in checked_screen.CLOSER for word in LEFT_OUT)
