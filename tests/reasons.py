@@ -13,6 +13,11 @@ def reason_of(record: Mapping[str, Any]) -> str:
     return sentence(why_of({"why": record["why"]}))
 
 
+def given_up(incident: Mapping[str, Any]) -> str | None:
+    """Why the recovery of an incident is no longer awaited, as people read it; None while it is."""
+    return None if incident["given_up"] is None else reason_of(incident["given_up"])
+
+
 def warnings_of(view: Mapping[str, Any]) -> list[str]:
     """The warnings of a coordinator, as people read them."""
     return [reason_of(alert) for alert in view["alerts"]]

@@ -78,12 +78,10 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
     lines = []
     for incident in reported_losses(before, now):
         lines += incident_lines(incident, now.view["time"])
-    if (
-        now.view["missing"]
-        and (before is None or before.view["missing"] != now.view["missing"])
-        and not now.verdict.outcome.decided
-    ):
-        lines.append(f"waiting: {now.view['missing']}")
+    waits_for = why_of(now.view["waits_for"])
+    is_new = before is None or why_of(before.view["waits_for"]) != waits_for
+    if waits_for and is_new and not now.verdict.outcome.decided:
+        lines.append(f"waiting: {sentence(waits_for)}")
     if now.verdict.outcome is Outcome.SUSPENDED and not (before and before.verdict.outcome is Outcome.SUSPENDED):
         lines.append(f"the run is paused: {sentence(now.verdict.why)}")
     verdict = now.verdict
@@ -141,8 +139,8 @@ def _recovery(incident: Incident, now: float) -> str:
     verb = "training" if has_steps(incident) else "running"
     if (after_s := recovered_after_s(incident)) is not None:
         return f"{verb} again after {_seconds(after_s)}"
-    if incident["closed"] is not None:
-        return incident["closed"]
+    if incident["given_up"] is not None:
+        return sentence(why_of(incident["given_up"]))
     if incident["begun"] is not None:
         return f"started again, not {verb} yet after {duration(now - incident['noticed'])}"
     return "to be started again"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import read, sentence
+from dtctl.agent.records.reasons import read, sentence, why_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
@@ -161,7 +161,8 @@ def more_lines(status: RunStatus) -> list[str]:
     if coordination is None:
         return code + checkpoint_lines(status)
     going_on = not status.verdict.outcome.decided
-    lines = [f"waiting: {coordination.view['missing']}"] if coordination.view["missing"] and going_on else []
+    waits_for = sentence(why_of(coordination.view["waits_for"]))
+    lines = [f"waiting: {waits_for}"] if waits_for and going_on else []
     if not coordination.view["leased"] and going_on:
         lines.append(_without_majority(status.record.coordinator, coordination.lost_hosts))
     if coordination.absent_hosts and going_on:

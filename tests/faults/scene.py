@@ -120,7 +120,7 @@ class Scene:
     def _lacks_nothing(self) -> bool:
         """Whether every host is connected, every task runs, and no loss is open."""
         cluster, tasks = self.cluster(), self.tasks()
-        open_ones = [one for one in cluster["incidents"] if one["recovered"] is None and one["closed"] is None]
+        open_ones = [one for one in cluster["incidents"] if one["recovered"] is None and one["given_up"] is None]
         in_touch = all(host["connected"] for host in cluster["hosts"].values())
         return bool(tasks) and all(task["state"] == "running" for task in tasks.values()) and in_touch and not open_ones
 

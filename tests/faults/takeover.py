@@ -121,7 +121,7 @@ class Takeover:
 
     def _open_incidents(self) -> list[Any]:
         found = self.scene.cluster()["incidents"]
-        return [one for one in found if one["recovered"] is None and one["closed"] is None]
+        return [one for one in found if one["recovered"] is None and one["given_up"] is None]
 
     def command(self, *words: str, code: int | None = 0) -> str:
         """Runs a command as a user does; its output is shown if the test fails."""

@@ -12,6 +12,7 @@ from tests.desk import Desk, cluster_text
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
 from tests.nights import at_night
+from tests.reasons import reason_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.fleet
@@ -127,5 +128,5 @@ def connected(directory: Path) -> list[str]:
 def waits(directory: Path) -> bool:
     """Whether its coordinator has run since the restart, and waits for the others."""
     return "until the coordinator is connected to" in (
-        json.loads((directory / "cluster.json").read_text())["missing"] or ""
+        reason_of(json.loads((directory / "cluster.json").read_text())["waits_for"])
     )

@@ -75,7 +75,7 @@ def view() -> Fields:
         "id": 1, "task": "worker:1", "host": "b", "noticed": 1100.0, "scope": "gang",
         "why": [{"kind": "killed", "signal": 9}], "tasks": ["worker:0", "worker:1"],
         "collateral": [{"task": "worker:0", "why": [{"kind": "said", "text": "gone"}]}],
-        "step": 400, "back_to": 300, "begun": 1101.0, "recovered": 1110.0, "closed": None,
+        "step": 400, "back_to": 300, "begun": 1101.0, "recovered": 1110.0, "given_up": None,
         "steps_at_restart": {"worker:1": 300}, "attempt": 1, "ended": 1100.0, "own": False,
     }  # fmt: skip
     condition = {"type": "Succeeded", "why": said("worker:0 has succeeded"), "cause": "worker:0", "since": 1900.0}
@@ -84,7 +84,8 @@ def view() -> Fields:
         "conditions": [{**condition, "type": "Running", "since": 1001.0}],
         "alerts": [{"why": said("its disk is nearly full")}],
         "hosts": {host: {**contact, "state": state(host)} for host in ROSTER.values()}, "intents": {},
-        "incidents": [incident], "restarts": 1, "request_serial": 0, "missing": None, "elapsed_s": 900.0, "deaf": None,
+        "incidents": [incident], "restarts": 1, "request_serial": 0, "waits_for": {"why": []},
+        "elapsed_s": 900.0, "deaf": None,
     }  # fmt: skip
 
 

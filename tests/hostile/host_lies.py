@@ -37,7 +37,7 @@ from tests.hostile.saying import (
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1bP+q\x1b\\\x9b31m\x9d0;x\x9c\r\x08\x00\x7f"
 FREE = ("reason", "summary", "detail", "hint", "by", "problem", "command", "text", "prefix", "dir", "tail", "missing",
-        "deaf", "closed", "reboot_why", "reboot_unsure", "error", "python", "hostname", "user", "home", "root", "path",
+        "deaf", "reboot_why", "reboot_unsure", "error", "python", "hostname", "user", "home", "root", "path",
         "phase", "from", "to", "function", "wchan", "said", "version", "libc", "program", "at", "digest")  # fmt: skip
 """Fields of any text; others have a form."""
 

@@ -74,7 +74,7 @@ def viewed(
     usual = {
         "version": 1, "serial": 5, "run": "digits-1", "time": 1010.0, "phase": "running", "conditions": [],
         "condition": {"type": condition, "why": said(reason), "cause": cause, "since": 1005.0},
-        "hosts": known, "intents": {}, "incidents": [], "restarts": 0, "request_serial": 0, "missing": None,
+        "hosts": known, "intents": {}, "incidents": [], "restarts": 0, "request_serial": 0, "waits_for": {"why": []},
         "elapsed_s": 9.0,
     }  # fmt: skip
     return dict(checked(RunView, {**usual, **fields}))
@@ -89,7 +89,7 @@ def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
     usual = {
         "id": 1, "task": task, "host": "b", "noticed": 1002.0, "why": [{"kind": "killed", "signal": 9}],
         "scope": "task", "tasks": [task], "collateral": [], "step": 1237, "back_to": 1000,
-        "begun": 1003.0, "recovered": 1011.4, "closed": None,
+        "begun": 1003.0, "recovered": 1011.4, "given_up": None,
         "steps_at_restart": {"worker:0": 1237, "worker:1": None}, "attempt": 1, "ended": 1002.0, "own": False,
     }  # fmt: skip
     known = {**usual, **fields}

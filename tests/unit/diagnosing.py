@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.reasons import Fact, because, fact, said
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.records.whole_run import Contact, RunView
 from dtctl.agent.run.cause import cause_of_end
@@ -57,7 +57,7 @@ def facts(
     machines: Mapping[str, Machine] | None = None,
     verdict: Verdict = RUNS,
     contacts: Mapping[str, Contact] | None = None,
-    missing: str | None = None,
+    waits_for: str = "",
     idle: Mapping[str, Contact] | None = None,
 ) -> Facts:
     """Of a run in which task N of a job listens on HOST:222N, ps before workers."""
@@ -75,7 +75,8 @@ def facts(
     )
     known = {task.id: task for task in tasks}
     condition = {"type": verdict.outcome.value, "why": list(verdict.why), "cause": None, "since": 900.0}
-    view = {**viewed(time=NOW, missing=missing), "run": "demo-1", "condition": condition, "hosts": contacts or {}}
+    view = viewed(time=NOW, waits_for=because(said(waits_for)))
+    view = {**view, "run": "demo-1", "condition": condition, "hosts": contacts or {}}
     coordination = Coordination(checked(RunView, view), known, idle or {})
     status = RunStatus(record, known, verdict, (), NOW, coordination, machines=machines or {})
     return Facts(status, hosts or {})

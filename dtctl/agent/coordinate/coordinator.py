@@ -12,7 +12,7 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, fact, sentence, why_of
+from ..records.reasons import Fact, because, fact, why_of
 from ..records.run_state import How
 from ..records.spec import Spec, fence_s, voters_of
 from ..records.whole_run import MOST_CONDITIONS, HistoryEvent, PostedRequest, RunView
@@ -433,7 +433,7 @@ class Coordinator:
         late = [task for task, since in self._unready.items() if now - since >= limit_s]
         if not late:
             return None
-        why = [fact("not_ready", seconds=limit_s), *lifecycle.missing(self.view)]
+        why = [fact("not_ready", seconds=limit_s), *lifecycle.waits_for(self.view)]
         return Judgement("Failed", why, late[0], unready=lifecycle.loading(self.view))
 
     def _describe(self, facts: Facts) -> None:
@@ -441,7 +441,7 @@ class Coordinator:
         data = self.view.data
         others = fact("asks_others", count=self._quorum.missing())
         asks = [] if self.may_start else [others if fence_s(self._spec) is None else fact("lacks_voters")]
-        data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
+        data["waits_for"] = because(asks or self._draining.waits_for() or lifecycle.waits_for(self.view))
         lost = next(self.view.open_incidents(), None)
         restarting: Optional[List[Fact]] = None
         if lost is not None:
@@ -467,10 +467,10 @@ class Coordinator:
             if warning is not None:
                 self.view.warn([warning])
         data["phase"] = "finishing"
-        data["missing"] = None
+        data["waits_for"] = because([])
         spent = self._accounting.close(end.kind)
         for open_incident in self.view.open_incidents():
-            open_incident["closed"] = sentence([fact("run_%s" % end.kind.lower())])
+            open_incident["given_up"] = because([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)
         if spent:
             self._record("decision", spent)

@@ -11,7 +11,7 @@ need each other start at once, from the newest checkpoint, as soon as every one 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, fact, sentence, why_of
+from ..records.reasons import Fact, because, fact, why_of
 from ..records.run_state import How
 from ..records.spec import job_of, trainers_of
 from ..run import drains, gang
@@ -211,7 +211,7 @@ class Draining:
         """Tasks that nothing holds, and that wait until all of them that need each other can start."""
         return [task for task in self._view.present if drains.is_returning(self._view.intents[task])]
 
-    def missing(self) -> List[Fact]:
+    def waits_for(self) -> List[Fact]:
         """The first host that returning tasks wait for."""
         away = [task for task in self.returning() if not self._view.reached(task)]
         return [fact("waits_for_host", task=task, host=self._view.roster[task]["host"]) for task in away[:1]]
@@ -276,7 +276,7 @@ class Draining:
             if rest:
                 one["tasks"] = rest
             else:
-                one["closed"] = sentence(why_of(self._view.intents[one["tasks"][0]]))
+                one["given_up"] = because(why_of(self._view.intents[one["tasks"][0]]))
 
     def _is_cleared(self, task: str) -> bool:
         return self._view.reached(task) and (self._view.final(task) or self._view.idle(task))

@@ -80,7 +80,7 @@ _MOST_NAMED = 3
 
 
 def loading(view: View) -> List[str]:
-    """Running tasks, among those that `missing` names, that do not listen yet."""
+    """Running tasks, among those that `waits_for` names, that do not listen yet."""
     return [task for task in awaited(view)[:_MOST_NAMED] if view.reached(task) and _is_loading(view, task)]
 
 
@@ -88,7 +88,7 @@ def _is_loading(view: View, task: str) -> bool:
     return view.state(task) == "running" and view.current(task)
 
 
-def missing(view: View) -> List[Fact]:
+def waits_for(view: View) -> List[Fact]:
     """The hosts or tasks that the start waits for, with reasons; empty if there are none."""
     silent = unreached(view)
     if silent:

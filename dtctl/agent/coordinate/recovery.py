@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import Fact, because, fact, said, sentence, why_of
+from ..records.reasons import Fact, because, fact, said, why_of
 from ..records.values import FINAL
 from ..records.whole_run import is_open
 from ..run import policy, run_events
@@ -227,7 +227,7 @@ class Recovery:
         if self._view.drained(task):
             return None
         if known is not None:
-            self._close(known, fact("lost_again", task=task))
+            self._give_up(known, fact("lost_again", task=task))
         own = self._view.own(task)
         loss: Loss = "ps_ended" if ending["code"] == 0 else "hung" if ending["hung"] else "exit"
         tasks = [task] if own else self._scope(task)
@@ -264,7 +264,7 @@ class Recovery:
             return _failed(task, lost, loss)
         data["restarts"] += 1
         for other in self._within(tasks):
-            self._close(other, fact("lost_too", task=task))
+            self._give_up(other, fact("lost_too", task=task))
         cause = past["cause"] if past is not None else ""
         incident = self._view.open_incident(task, ending, loss, why, tasks, wall, cause=cause, step=self._step)
         incident["own"] = own
@@ -344,7 +344,7 @@ class Recovery:
 
     def _follow(self, one: Incident, now: float, wall: float) -> Optional[Judgement]:
         if all(self._view.intents[task]["want"] == "stop" and self._view.final(task) for task in one["tasks"]):
-            self._close(one, fact("task_stopped", task=one["task"]))
+            self._give_up(one, fact("task_stopped", task=one["task"]))
         elif one["begun"] is None and self._may_begin(one, now):
             return self._begin(one, now, wall)
         elif one["begun"] is not None and self._view.trains_again(one):
@@ -396,8 +396,8 @@ class Recovery:
             self._view.warn(said(text))
         return repaired
 
-    def _close(self, one: Incident, why: Fact) -> None:
-        one["closed"] = sentence([why])
+    def _give_up(self, one: Incident, why: Fact) -> None:
+        one["given_up"] = because([why])
 
 
 def _unable_to_restore(one: Incident) -> Optional[Tuple[str, List[Fact]]]:

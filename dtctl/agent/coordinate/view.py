@@ -60,7 +60,7 @@ def first_view(spec: Spec, wall: float) -> RunView:
         incidents=[],
         restarts=0,
         request_serial=0,
-        missing=None,
+        waits_for=because([]),
         account=goodput.begun(wall),
         moved=spec["moved"],
     )
@@ -340,7 +340,7 @@ class View:
             "back_to": None,
             "begun": None,
             "recovered": None,
-            "closed": None,
+            "given_up": None,
         }
         known.append(incident)
         return incident

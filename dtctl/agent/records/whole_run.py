@@ -178,7 +178,7 @@ class Incident(Because):
     """The time since when its tasks may start again."""
     recovered: Optional[Epoch]
     """The time since when it trains again."""
-    closed: Optional[Reason]
+    given_up: Default[Optional[Because], None]
     """Why its recovery is no longer awaited."""
 
 
@@ -187,7 +187,7 @@ formerly(Incident, steps_at_restart="told")
 
 def is_open(incident: Incident) -> bool:
     """Whether its recovery is awaited."""
-    return incident["recovered"] is None and incident["closed"] is None
+    return incident["recovered"] is None and incident["given_up"] is None
 
 
 def is_waiting(incident: Incident) -> bool:
@@ -221,8 +221,8 @@ class RunView(Record):
     advances: Default[Count, 0]
     """How often the coordinator has found that a task that trains had reported another step."""
     request_serial: Count
-    missing: Optional[Reason]
-    """What the start waits for, and why."""
+    waits_for: Default[Because, {"why": []}]
+    """What the start waits for, and why; no facts when it waits for nothing."""
     noted: Default[Dict[TaskName, Count], {}]
     """Task -> its last attempt whose end was judged."""
     account: Default[Optional[Account], None]

@@ -125,7 +125,7 @@ class RunHandle:
         intent = self.intents().get(task)
         return intent is not None and intent["want"] == "hold"
 
-    def missing(self) -> str:
+    def why_waiting(self) -> str:
         return ""
 
     def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
@@ -311,10 +311,10 @@ class WholeRun(RunHandle):
         returning = [name for name, one in self.intents().items() if drains.is_returning(one)]
         return drains.is_drained(intent) or (drains.is_returning(intent) and bool(self.unreached(returning)))
 
-    def missing(self) -> str:
+    def why_waiting(self) -> str:
         """What the start waits for, and why."""
         assert self.view is not None
-        return self.view["missing"] or ""
+        return sentence(why_of(self.view["waits_for"]))
 
     def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
         return self._post(made(PostedRequest, serial=0, kind="stop", tasks=named, **how))
@@ -457,7 +457,7 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
     for task in tasks:
         if task in wanted and drains.is_drained(wanted[task]):
             one = next(iter(drains.holders({task: wanted[task]}).values()))
-            hint = handle.missing()
+            hint = handle.why_waiting()
             if one["kind"] == drains.SCALED_DOWN:
                 hint = "dtctl scale %s=N    starts it again" % job_of(one["holder"])
             elif drains.drained_hosts({task: wanted[task]}):

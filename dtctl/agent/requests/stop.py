@@ -287,7 +287,7 @@ def await_begin(
         return all(_is_unwritten(handle, task) for task in waiting)
 
     if not (is_taken(handle, serial, limit_s) and handle.until(all_begun, limit_s)):
-        why = handle.missing() or "it keeps trying"
+        why = handle.why_waiting() or "it keeps trying"
         raise Refused("not_started", "the tasks have not started again yet", why, "dtctl diagnose    shows the reason")
     if run.spec["recovery"]["reboot"] == "auto":
         reboot.offer(talk.root)  # a run that had ended has taken it away

@@ -82,7 +82,7 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     while True:
         if talk.expect("start", "keep") == "start":
             handle = run_handles.reached(talk, run)
-            if handle.missing():  # a coordinator that waits, as it may have been replaced, receives that it was not
+            if handle.why_waiting():  # a coordinator that waits, as it may have been replaced, receives that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)

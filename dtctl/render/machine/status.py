@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.reasons import Because, sentence, why_of
 from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.findings import fails, problems_of
 from dtctl.operations.goodput import goodput_of
@@ -120,7 +120,9 @@ def _cause(status: RunStatus) -> dict[str, Any] | None:
 
 def _coordination(coordination: Coordination) -> dict[str, Any]:
     return {
-        **picked(coordination.view, "phase missing=waitingFor restarts"),
+        "phase": coordination.view["phase"],
+        "waitingFor": _sentence(coordination.view["waits_for"]),
+        "restarts": coordination.view["restarts"],
         "warnings": warnings(coordination.view),
         "incidents": [_incident(incident) for incident in coordination.view["incidents"]],
         "hosts": [
@@ -128,6 +130,10 @@ def _coordination(coordination: Coordination) -> dict[str, Any]:
             for host, one in {**coordination.contacts, **coordination.idle}.items()
         ],
     }
+
+
+def _sentence(record: Because | None) -> str | None:
+    return (sentence(why_of(record)) or None) if record is not None else None
 
 
 def _incident(incident: Incident) -> dict[str, Any]:
@@ -140,7 +146,7 @@ def _incident(incident: Incident) -> dict[str, Any]:
         "stepsLost": steps_lost(incident),
         **picked(incident, "begun=startedAgain@ recovered@"),
         "recoveredAfterSeconds": recovered_after_s(incident),
-        **picked(incident, "closed=givenUp"),
+        "givenUp": _sentence(incident["given_up"]),
     }
 
 

@@ -284,7 +284,7 @@ def silent(facts: Facts) -> Iterator[Match]:
         yield Match(
             tasks,
             hosts,
-            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.began)},
+            {"missing": sentence(why_of(coordination.view["waits_for"])), "age_s": facts.age(facts.status.began)},
         )
 
 

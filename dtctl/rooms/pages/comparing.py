@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from dtctl.bundle.revision import commits_between
+from dtctl.bundle.git_repository import commits_between
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import grouped

@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.whole_run import is_open
 from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, grouped
 from dtctl.operations.snapshot import Outcome, how_it_ended
@@ -237,15 +238,16 @@ def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
         yield _line("", "ending", ", ".join(map(str, _first_tasks(list(status.going_on_after_the_end)))))
     if coordination is None:
         return
-    if coordination.view["missing"] and not status.verdict.outcome.decided:
-        yield _line("yellow", "waiting", coordination.view["missing"])
+    waits_for = sentence(why_of(coordination.view["waits_for"]))
+    if waits_for and not status.verdict.outcome.decided:
+        yield _line("yellow", "waiting", waits_for)
     if coordination.lost_hosts:
         yield _line("magenta", f"{fold(coordination.lost_hosts)} away", "their agents do not answer the coordinator")
     if coordination.drained_hosts:
         command = f"dtctl undrain {coordination.drained_hosts[0]}"
         yield _line("yellow", f"{fold(coordination.drained_hosts)} drained", "", command)
     named = {task.id for task in status.tasks.values() if task.state in TROUBLE or task.id in snapshot.problem.ended}
-    open_ones = [one for one in coordination.view["incidents"] if one["recovered"] is None and one["closed"] is None]
+    open_ones = [one for one in coordination.view["incidents"] if is_open(one)]
     for incident in open_ones[-2:]:
         if TaskId.parse(incident["task"]) in named:
             continue  # its own line says the same

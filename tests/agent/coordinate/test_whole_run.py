@@ -13,7 +13,7 @@ import pytest
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import StopResult, Survivor
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import fact, said, sentence
+from dtctl.agent.records.reasons import because, fact, said, sentence
 from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
@@ -59,7 +59,7 @@ class Coordinator:
             incidents=[],
             restarts=0,
             request_serial=0,
-            missing=None,
+            waits_for={"why": []},
         )
         self.save()
 
@@ -265,7 +265,7 @@ NOTHING_YET: dict[str, Any] = {
     "back_to": None,
     "begun": None,
     "recovered": None,
-    "closed": None,
+    "given_up": None,
 }
 
 
@@ -290,7 +290,7 @@ def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> Non
 )
 def test_what_is_held_is_not_restarted(coordinator: Coordinator, why: Any, held: str, hint: str) -> None:
     coordinator.view["intents"]["worker:1"].update(held_by(why))
-    coordinator.view["missing"] = sentence([fact("lacks_voters")])
+    coordinator.view["waits_for"] = because([fact("lacks_voters")])
     coordinator.save()
     with pytest.raises(Refused, match=f"worker:1 is held: {held}") as refused:
         ask(stop.restart, tasks=["worker:0", "worker:1"])

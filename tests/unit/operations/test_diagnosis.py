@@ -360,7 +360,7 @@ BY_FACTS = [
     ),
     (
         "host_silent",
-        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, missing="agents dial gpu-a:1"),
+        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, waits_for="agents dial gpu-a:1"),
         "gpu-b has not connected to the coordinator for 1m40s: agents dial gpu-a:1",
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),

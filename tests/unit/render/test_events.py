@@ -161,7 +161,7 @@ def test_following_shows_a_loss_by_the_same_cause_once() -> None:
 
 
 def test_following_shows_awaited_and_unreachable_hosts() -> None:
-    waiting = told_of(missing="ps:0 is starting")
+    waiting = told_of(waits_for=because(said("ps:0 is starting")))
     assert news(told_of(), waiting) == ["waiting: ps:0 is starting"]
     away = told_of(hosts={"d": {"connected": False}})
     assert news(told_of(), away) == ["d is unreachable"]

@@ -164,9 +164,11 @@ FAILED = task_status(str(TASK), "c", "failed", tail="last words", **_SECOND)
 WAITS = task_status("ps:0", attempt=1, pid=7, since=1.0, why=SAID, step=3)
 LOST = task_status("ps:1", "b", "lost", why=SAID)
 TOLD = viewed(
-    missing="ps:1",
+    waits_for={"why": said("ps:1")},
     alerts=[made(Alert, why=said("odd"))],
-    incidents=[incident(collateral=[{"task": "worker:0", "why": said("lost ps:1")}], closed="gave up")],
+    incidents=[
+        incident(collateral=[{"task": "worker:0", "why": said("lost ps:1")}], given_up={"why": said("gave up")})
+    ],
 )
 
 

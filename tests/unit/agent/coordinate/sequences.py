@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dtctl.agent.records.whole_run import is_open
 from tests.reasons import reason_of
 from tests.unit.agent.coordinate.training import Trial
 
@@ -75,7 +76,7 @@ class Sequence:
 
     def reported(self, what: str) -> str:
         trial = self.trial
-        still = [one for one in trial.data["incidents"] if one["recovered"] is None and one["closed"] is None]
+        still = [one for one in trial.data["incidents"] if is_open(one)]
         lines = [
             f"FAULTS_SEED={self.seed} {self.strategy}, stall {self.stall_s}: waited in vain for {what}",
             *self.events,

@@ -125,7 +125,7 @@ def test_coordinator_after_a_reboot_starts_nothing_before_a_majority_has_connect
     assert world.attempts["chief:0"] == 1
     assert world.condition == "Restarting"
     missing = "1 more host" if reached else "2 more hosts"
-    assert f"until the coordinator is connected to {missing} of the run" in str(world.data["missing"])
+    assert f"until the coordinator is connected to {missing} of the run" in reason_of(world.data["waits_for"])
 
 
 def test_coordinator_continues_at_once_with_all_hosts() -> None:
@@ -217,7 +217,7 @@ def test_coordinator_alone_reports_no_task_as_running_that_it_does_not_see(reboo
         world.restart_coordinator(rebooted=True)
     world.run_for(1.0)
     assert (world.condition, reason_of(world.data["condition"])) == ("Restarting", "worker:0: killed by SIGKILL")
-    assert "nothing is started until the coordinator is connected to" in (world.data["missing"] or "")
+    assert "nothing is started until the coordinator is connected to" in reason_of(world.data["waits_for"])
 
 
 def test_condition_of_a_run_none_of_whose_tasks_is_seen_counts_none() -> None:

@@ -10,7 +10,7 @@ from dtctl.agent.records.reasons import fact, headline, read, why_of
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.run import drains, goodput, intents
-from tests.reasons import reason_of
+from tests.reasons import given_up, reason_of
 from tests.unit.agent.coordinate.training import Trial
 from tests.unit.agent.coordinate.world import World, async_ps, collective, running
 from tests.unit.holds import held as held_by
@@ -54,7 +54,7 @@ def test_a_drain_holds_the_hosts_tasks_and_those_that_cannot_continue_without_th
     assert all(world.attempts[task] == 1 for task in PLACES)
     assert world.condition == ("Running" if "chief:0" in others else "Suspended")
     assert world.data["incidents"] == []
-    assert world.data["missing"] is None
+    assert world.data["waits_for"]["why"] == []
     world.request("undrain", host=host, by=ANNA)
     world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
     assert held(world) == []
@@ -138,7 +138,7 @@ def test_all_start_again_together_once_the_drained_host_is_back() -> None:
     world.request("undrain", host="b", by=ANNA)
     world.run_for(60.0)
     assert set(world.states.values()) == {"pending"}
-    assert world.data["missing"] == "worker:1: its host b is unreachable"
+    assert reason_of(world.data["waits_for"]) == "worker:1: its host b is unreachable"
     assert world.condition == "Restarting"
     assert reason_of(world.tasks["worker:0"].entry).startswith("b is in service again: all")
     world.boot("b")
@@ -268,7 +268,7 @@ def test_a_loss_elsewhere_restarts_nothing_on_a_drained_host() -> None:
     assert {world.states[task] for task in PLACES if task != "evaluator:0"} == {"running"}
     world.die("ps:1")
     drained(world, "a")
-    assert [one["closed"] for one in world.data["incidents"]][-1] == "a is drained by anna@desk"
+    assert [given_up(one) for one in world.data["incidents"]][-1] == "a is drained by anna@desk"
     world.request("undrain", host="a", by=ANNA)
     world.until(lambda: world.states["ps:1"] == "running")
 

@@ -10,7 +10,7 @@ import pytest
 from dtctl.agent.coordinate.stalls import Beginning, in_vain, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.values import Loss
 from dtctl.agent.records.whole_run import MOST_INCIDENTS, MOST_WARNINGS, Incident, has_steps
@@ -33,7 +33,7 @@ def test_incident_records_lost_tasks_and_time() -> None:
     assert (one["id"], one["task"], one["host"], one["scope"]) == (1, "ps:0", "a", "task")
     assert (one["attempt"], one["ended"], one["noticed"]) == (3, 1009.0, 1010.0)
     assert (one["tasks"], one["step"], reason_of(one)) == (["ps:0", "chief:0"], 40, "killed by SIGKILL")
-    assert (one["begun"], one["recovered"], one["closed"], one["back_to"]) == (None, None, None, None)
+    assert (one["begun"], one["recovered"], one["given_up"], one["back_to"]) == (None, None, None, None)
     assert lost(view, "ps:1")["id"] == 2
     del view.data["incidents"][0]
     assert lost(view, "ps:1")["id"] == 3
@@ -52,7 +52,7 @@ def test_incident_is_open_until_recovered_or_closed_and_waits_until_it_begins() 
     view = views.running()
     recovered, closed, begun, waiting = (lost(view, "ps:0") for _ in range(4))
     recovered["recovered"] = 1020.0
-    closed["closed"] = "it was lost again"
+    closed["given_up"] = because([fact("lost_again", task="ps:0")])
     view.begin_incident(begun, 1020.0)
     assert list(view.open_incidents()) == [begun, waiting]
     assert list(view.waiting_incidents()) == [waiting]
@@ -62,7 +62,7 @@ def test_the_newest_open_incident_of_a_task_counts() -> None:
     view = views.running()
     first, second, third = lost(view, "ps:0"), lost(view, "ps:1", "ps:0"), lost(view, "ps:0")
     assert view.incident_of("ps:0") is third
-    third["closed"] = "over"
+    third["given_up"] = because([fact("run_failed")])
     assert view.incident_of("ps:0") is second
     second["recovered"] = 1020.0
     assert view.incident_of("ps:0") is first
@@ -210,8 +210,8 @@ def with_ended_and_evaluator(view: View) -> None:
 
 
 def restarted_for_that(view: View) -> None:
-    lose(view, "never_began")["closed"] = "x"
-    lose(view)["closed"] = "x"
+    lose(view, "never_began")["given_up"] = because([])
+    lose(view)["given_up"] = because([])
 
 
 ACTIVE: dict[str, dict[str, Any]] = {

@@ -136,7 +136,7 @@ def test_hosts_that_never_connected_are_reported_first(
     monkeypatch.setattr(lifecycle, "unreached", lambda _: silent)
     view = held(*TRAINERS)
     views.reported(view, "ps:0", ready=False)
-    assert lifecycle.missing(view) == [fact("hosts_silent", text=text, count=len(silent))]
+    assert lifecycle.waits_for(view) == [fact("hosts_silent", text=text, count=len(silent))]
     assert lifecycle.unconnected(view)[0] == fact("hosts_unconnected", text=text, what="10.0.0.1:2221")
 
 
@@ -164,14 +164,14 @@ def test_reason_why_an_awaited_task_is_not_ready_is_reported(
     view.wanted(["ps:0"], generation=1)
     views.reported(view, "ps:0", **{"generation": 1, "ready": False, **entry})
     view.hosts["a"]["connected"] = connected
-    assert lifecycle.missing(view) == why
+    assert lifecycle.waits_for(view) == why
 
 
 def test_a_task_without_an_address_is_loading() -> None:
     view = held(*TRAINERS)
     views.reported(view, "ps:0", ready=False)
     view.roster["ps:0"]["address"] = None
-    assert lifecycle.missing(view) == [fact("waits_to_listen", task="ps:0")]
+    assert lifecycle.waits_for(view) == [fact("waits_to_listen", task="ps:0")]
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_three_tasks_are_named_and_further_ones_indicated(
     monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]
 ) -> None:
     monkeypatch.setattr(lifecycle, "awaited", lambda _: unready)
-    kinds = [read(one)["kind"] for one in lifecycle.missing(views.running())]
+    kinds = [read(one)["kind"] for one in lifecycle.waits_for(views.running())]
     assert kinds == ["waits_to_listen", *["and", "waits_to_listen"] * (min(3, len(unready)) - 1), *more]
     monkeypatch.setattr(lifecycle, "awaited", lambda _: [])
-    assert lifecycle.missing(views.running()) == []
+    assert lifecycle.waits_for(views.running()) == []
 
 
 PS_TASKS = {"ps:0", "ps:1"}

@@ -365,7 +365,7 @@ def test_coordinator_without_a_majority_says_how_the_run_can_continue() -> None:
     world.lease = False
     world.run_for(2 * REPLACE_S)
     assert world.running_on("worker:0") == []
-    assert str(world.data["missing"]).endswith("dtctl up --replace    with a file of the hosts that are left")
+    assert reason_of(world.data["waits_for"]).endswith("dtctl up --replace    with a file of the hosts that are left")
 
 
 @pytest.mark.parametrize(("strategy", "lead"), [("collective", "worker:0"), ("async-ps", "chief:0")])

@@ -16,7 +16,7 @@ from dtctl.agent.records.reasons import Fact, because, fact, headline, read, sai
 from dtctl.agent.records.run_state import Intent, Past, Repaired
 from dtctl.agent.run.hangs import NEVER_BEGAN_S
 from dtctl.agent.run.outcome import Judgement
-from tests.reasons import warnings_of
+from tests.reasons import given_up, warnings_of
 from tests.unit.agent.coordinate import views
 from tests.unit.tasks import checkpoint
 
@@ -256,7 +256,7 @@ def test_a_task_that_is_lost_again_closes_the_incident_before() -> None:
     run.dies("ps:0", ended=1011.0)
     run.step(102.0)
     first, second = run.incidents
-    assert (first["closed"], second["closed"]) == ("ps:0 was lost again", None)
+    assert (given_up(first), given_up(second)) == ("ps:0 was lost again", None)
 
 
 def test_a_larger_restart_takes_up_a_smaller_one_and_not_the_other_way_round() -> None:
@@ -264,10 +264,10 @@ def test_a_larger_restart_takes_up_a_smaller_one_and_not_the_other_way_round() -
     run.dies("ps:0", ended=1009.5)
     run.step(100.1)
     first, second = run.incidents
-    assert first["closed"] == "ps:0 was lost too"
+    assert given_up(first) == "ps:0 was lost too"
     run.dies("worker:0", ended=1009.8)
     run.step(100.2)
-    assert second["closed"] is None
+    assert given_up(second) is None
 
 
 @pytest.mark.parametrize("how", [{"asked": True}, {"signal": None, "code": 0}])
@@ -433,7 +433,7 @@ def test_hang_that_continues_after_a_restart_restarts_all_tasks(
     assert [one["loss"] for one in run.incidents] == ["hung", "still_silent"]
     assert [headline(one["why"]) for one in run.incidents] == [headline([why]), "still_silent"]
     assert run.incidents[-1]["tasks"] == list(run.view.tasks)
-    assert (run.held, run.incidents[0]["closed"]) == (ALL, "worker:0 was lost too")
+    assert (run.held, given_up(run.incidents[0])) == (ALL, "worker:0 was lost too")
 
 
 def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
@@ -445,7 +445,7 @@ def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
         views.reported(run.view, task, state="running", ready=True)
     run.step(102.0)
     run.step(102.0 + SILENCE_S)
-    assert [one["closed"] for one in run.incidents] == ["ps:0 was lost too", None]
+    assert [given_up(one) for one in run.incidents] == ["ps:0 was lost too", None]
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_ps_that_exits_again_before_any_step_is_lost_again() -> None:
     run.step(103.0)
     run.step(103.0 + PS_END_LIMIT_S)
     first, second = run.incidents
-    assert (first["closed"], second["why"]) == ("ps:0 was lost again", [fact("ps_ended")])
+    assert (given_up(first), second["why"]) == ("ps:0 was lost again", [fact("ps_ended")])
 
 
 def test_incident_begins_when_a_person_has_restarted_its_task() -> None:
@@ -598,7 +598,7 @@ def test_task_that_a_person_restarted_and_that_was_lost_again_is_held() -> None:
     run.dies("ps:0", ended=1012.0)
     run.step(101.5)
     first, second = run.incidents
-    assert (first["closed"], second["attempt"], run.held) == ("ps:0 was lost again", 2, {"ps:0"})
+    assert (given_up(first), second["attempt"], run.held) == ("ps:0 was lost again", 2, {"ps:0"})
 
 
 @pytest.mark.parametrize("state", ["succeeded", "stopped"])
@@ -732,10 +732,10 @@ def test_a_loss_all_of_whose_tasks_were_stopped_is_over_and_not_before() -> None
     run.view.wanted(ALL, want="stop")
     views.reported(run.view, *ALL - {"worker:1"}, state="stopped")
     run.step(100.0)
-    assert run.incidents[0]["closed"] is None
+    assert given_up(run.incidents[0]) is None
     views.reported(run.view, "worker:1", state="stopped")
     run.step(100.0)
-    assert run.incidents[0]["closed"] is not None
+    assert given_up(run.incidents[0]) is not None
 
 
 def test_silence_is_counted_from_zero_after_a_host_was_away() -> None:

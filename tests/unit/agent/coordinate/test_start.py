@@ -25,7 +25,7 @@ def test_a_start_lasts_until_ps_listens_and_the_wait_is_explained(held: bool, st
     world.tasks["ps:0"].ready_s = 45.0
     world.run_for(40)
     assert world.states["chief:0"] == state
-    assert world.data["missing"] == "ps:0 is loading"
+    assert reason_of(world.data["waits_for"]) == "ps:0 is loading"
     assert world.data["phase"] == "starting"
     world.run_for(20)
     assert set(world.states.values()) == {"running"}
@@ -154,7 +154,7 @@ def test_failure_before_the_peers_are_ready_is_retried_with_them_uncounted() -> 
     world.run_for(10)
     assert (world.states["worker:1"], world.states["chief:0"]) == ("backoff", "backoff")
     assert reason_of(world.tasks["worker:1"].entry) == "exit code 1; the tasks that it needs were not ready"
-    assert world.data["missing"] == "ps:0 is loading"
+    assert reason_of(world.data["waits_for"]) == "ps:0 is loading"
     world.run_for(20)
     assert set(world.states.values()) == {"running"}
     assert (world.attempts["worker:1"], world.attempts["chief:0"], world.attempts["worker:0"]) == (2, 2, 1)
@@ -274,7 +274,7 @@ def test_run_starts_without_an_absent_host() -> None:
     assert world.data["phase"] == "running"
     assert world.condition == "Running"
     assert reason_of(world.data["condition"]) == "4 of 5 tasks run"
-    assert world.data["missing"] is None
+    assert world.data["waits_for"]["why"] == []
     assert "the run begins without e" in [reason_of(line) for line in world.events]
 
 

@@ -15,7 +15,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending, Entry, Hang, Repaired
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import Repair
-from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.records.whole_run import RunView, is_open
 from dtctl.agent.run import intents, policy
 from dtctl.agent.run.hangs import Signs, Watchdog
 from dtctl.agent.supervise import task as supervised
@@ -233,10 +233,14 @@ class Trial(World):
     def is_whole(self) -> bool:
         """Nobody is missed, no loss is open, and it has just made a step."""
         data = self.data
-        is_open = any(one["recovered"] is None and one["closed"] is None for one in data["incidents"])
+        is_recovering = any(map(is_open, data["incidents"]))
         running = all(state == "running" for state in self.states.values())
         return (
-            data["phase"] == "running" and not is_open and running and self.now - self.stepped_at < 2.0 and self._leads
+            data["phase"] == "running"
+            and not is_recovering
+            and running
+            and self.now - self.stepped_at < 2.0
+            and self._leads
         )
 
     def tick(self) -> None:

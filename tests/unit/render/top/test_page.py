@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.reasons import said
+from dtctl.agent.records.reasons import because, said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
@@ -82,7 +82,8 @@ def test_unreachable_hosts_are_shown_before_their_last_reports() -> None:
 
 
 def test_waits_warnings_and_recoveries_of_the_coordinator_are_shown() -> None:
-    view = viewed(missing="ps:1 is not there", alerts=[{"why": said("odd")}], incidents=[incident(recovered=None)])
+    waits_for = because(said("ps:1 is not there"))
+    view = viewed(waits_for=waits_for, alerts=[{"why": said("odd")}], incidents=[incident(recovered=None)])
     coordination = Coordination.of(checked(RunView, view), record().roster)
     lines = [joined(line) for line in problems(snapshot(coordination=coordination), 10)]
     assert lines[0] == "waiting: ps:1 is not there"
