@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.credentials import Authority
 from dtctl.transport.payload import LOADER, agent_program, opening, whole
+from tests.hosts.processes import command, marked
 from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
@@ -354,7 +355,7 @@ class AgentHost:
 
     def processes(self) -> list[int]:
         """Every live process that descends from a session of this host, whatever it has become since."""
-        return [pid for pid in all_processes() if self.mark.encode() in environment(pid)]
+        return marked(self.mark)
 
     def remains(self) -> str:
         return "\n".join(f"{pid}: {command(pid)}" for pid in self.processes())
@@ -405,32 +406,6 @@ def shell(id_: str, script: str, **fields: Any) -> Fields:
 
 def python_task(id_: str, script: str, **fields: Any) -> Fields:
     return task(id_, sys.executable, "-uISc", script, **fields)
-
-
-def all_processes() -> Sequence[int]:
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if alive(int(path.name))]
-
-
-def environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-
-
-def alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
