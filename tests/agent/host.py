@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import json
 import os
@@ -15,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.credentials import Authority
 from dtctl.transport.payload import LOADER, agent_program, opening, whole
+from tests.hosts.once import once
 from tests.hosts.processes import command, marked
-from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
 Fields = dict[str, Any]
@@ -149,14 +148,16 @@ modules.save()
 @cache
 def compiled_program(python: str) -> Path:
     """The directory of programs after a first session of this Python, all compiled, so that not every host does it."""
-    directory = make_directory("program")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return once(f"program{python.replace('/', '-')}", partial(_compile, python)) / "agent"
+
+
+def _compile(python: str, directory: Path) -> None:
+    directory.mkdir(mode=0o700)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "DTCTL_ROOT": str(directory)}
     command = [python, *shlex.split(LOADER)[1:]]
     subprocess.run(command, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
     program = directory / "agent" / agent_program().sha256
     subprocess.run([python, "-ISc", COMPILE_ALL, program], env=env, check=True)
-    return directory / "agent"
 
 
 class AgentHost:
