@@ -98,7 +98,7 @@ def _usual() -> Warm:
 
 
 def start(args: Sequence[str], cwd: Path, env: Mapping[str, str], out: int, err: int) -> Started:
-    """As `Warm.start`, with SETTINGS, from a process that all tests here share."""
+    """Starts `dtctl WORDS` with SETTINGS, from a process that all tests of this worker share."""
     return _usual().start(args, cwd, env, out, err)
 
 
