@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests import environments, skips
-from tests.hosts import keys, private_network
+from tests.hosts import private_network
 from tests.hosts.fleet import Fleet, missing
+from tests.hosts.once import shared_directory
 from tests.nights import at_night
 
 # A suite that a shell runs in the background is started with Ctrl-C ignored, and so would be all that it starts.
@@ -30,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Gives each worker a network of its own where that is possible, because workers run beside each other."""
     is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(skips)
-    keys.key_directory()  # of the first process, for all workers
+    shared_directory()  # of the first process, for all workers
     config.stash[_SHARED_NETWORK] = not is_worker or bool(private_network.enter())
 
 

@@ -17,6 +17,7 @@ from dtctl.config.load import load_cluster
 from dtctl.operations.consent import Consents, programs_here
 from dtctl.operations.sending import allowable
 from tests import warm
+from tests.hosts.processes import command, marked
 from tests.waiting import PATIENCE_S, eventually
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -142,14 +143,7 @@ class Desk:
 
     def processes(self) -> dict[int, str]:
         """Live processes that live off this home: agents, keepers, trainers and their children."""
-        mark = f"HOME={self.home}".encode()
-        found = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and int(entry.name) != os.getpid():
-                with suppress(OSError):
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
-                        found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        return found
+        return {pid: command(pid) for pid in marked(f"HOME={self.home}") if pid != os.getpid()}
 
     def hang_up(self) -> None:
         """Ends the connections that `ssh` keeps."""

@@ -14,6 +14,7 @@ PATIENCE_S = 120.0
 """The time limit on machines that are busy with other tests; what works is there long before."""
 
 _OF_THE_WAIT = 0.05
+_OF_THE_CONDITION = 2
 _LONGEST_PAUSE_S = 0.5
 
 
@@ -30,7 +31,9 @@ def eventually(condition: Callable[[], T], timeout_s: float = PATIENCE_S, what: 
             return value
         now = time.monotonic()
         assert now - began < timeout_s, f"waited {timeout_s} s for {what or condition}"
-        time.sleep(max(every_s, min(max(_OF_THE_WAIT * (now - began), now - asked), _LONGEST_PAUSE_S)))
+        time.sleep(
+            max(every_s, min(max(_OF_THE_WAIT * (now - began), _OF_THE_CONDITION * (now - asked)), _LONGEST_PAUSE_S))
+        )
 
 
 def read_until(stream: IO[str] | None, pattern: str, times: int = 1) -> list[str]:

@@ -97,10 +97,15 @@ def _usual() -> Warm:
     return made
 
 
+def start(args: Sequence[str], cwd: Path, env: Mapping[str, str], out: int, err: int) -> Started:
+    """Starts `dtctl WORDS` with SETTINGS, from a process that all tests of this worker share."""
+    return _usual().start(args, cwd, env, out, err)
+
+
 def run(args: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Runs `dtctl WORDS` like subprocess.run, with nothing on its stdin and both its outputs captured."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        started = _usual().start(args, cwd, env, os.dup(out.fileno()), os.dup(err.fileno()))
+        started = start(args, cwd, env, os.dup(out.fileno()), os.dup(err.fileno()))
         in_time = started.has_ended(timeout_s)
         if not in_time:
             started.has_ended_after(signal.SIGKILL, timeout_s)

@@ -17,8 +17,8 @@ from tests.agent.host import AgentHost
 from tests.agent.link.links import Links
 
 OLDEST = "python3.8"
-SMOKE = 2
-"""As many tests of a file run on the oldest Python each time, and all of them every night."""
+SMOKE = 1
+"""As many tests of a file run on the oldest Python by day, and all of them every night."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

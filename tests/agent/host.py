@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import json
 import os
@@ -13,9 +12,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.credentials import Authority
 from dtctl.transport.payload import LOADER, agent_program, opening, whole
-from tests.hosts.sandbox import make_directory
+from tests.hosts.once import once
+from tests.hosts.processes import command, marked
 from tests.waiting import PATIENCE_S, eventually
 
 Fields = dict[str, Any]
@@ -148,14 +148,16 @@ modules.save()
 @cache
 def compiled_program(python: str) -> Path:
     """The directory of programs after a first session of this Python, all compiled, so that not every host does it."""
-    directory = make_directory("program")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return once(f"program{python.replace('/', '-')}", partial(_compile, python)) / "agent"
+
+
+def _compile(python: str, directory: Path) -> None:
+    directory.mkdir(mode=0o700)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "DTCTL_ROOT": str(directory)}
     command = [python, *shlex.split(LOADER)[1:]]
     subprocess.run(command, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
     program = directory / "agent" / agent_program().sha256
     subprocess.run([python, "-ISc", COMPILE_ALL, program], env=env, check=True)
-    return directory / "agent"
 
 
 class AgentHost:
@@ -354,7 +356,7 @@ class AgentHost:
 
     def processes(self) -> list[int]:
         """Every live process that descends from a session of this host, whatever it has become since."""
-        return [pid for pid in all_processes() if self.mark.encode() in environment(pid)]
+        return marked(self.mark)
 
     def remains(self) -> str:
         return "\n".join(f"{pid}: {command(pid)}" for pid in self.processes())
@@ -405,32 +407,6 @@ def shell(id_: str, script: str, **fields: Any) -> Fields:
 
 def python_task(id_: str, script: str, **fields: Any) -> Fields:
     return task(id_, sys.executable, "-uISc", script, **fields)
-
-
-def all_processes() -> Sequence[int]:
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if alive(int(path.name))]
-
-
-def environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-
-
-def alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.host import processes
-from tests.agent.host import AgentHost, Fields, alive, shell, task
+from tests.agent.host import AgentHost, Fields, shell, task
+from tests.hosts.processes import alive
 from tests.waiting import eventually
 
 STEPS = """

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.rooms.tensorboard.records import WINDOW_BYTES
-from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, alive, command, task
+from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, task
 from tests.event_files import scalar
+from tests.hosts.processes import alive, command
 from tests.waiting import eventually
 
 NAME = "events.out.tfevents.1.host"

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("hosts that lie")
 NUMBERS = {name: number for number, name in enumerate(LIES, 1)}
 OTHER = {"a": "b", "b": "a"}
 NOBODY = {"a": 0, "b": 0, "c": 0}
-IN_TURN = 12
+IN_TURN = 24
 """One of this many commands that a lie reaches is tried in `make test`."""
 
 EVERYTHING = [(liar, what) for liar in OTHER for what in LIES]

@@ -6,24 +6,25 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import event_files
+from tests import event_files, warm
 from tests.buckets import Bucket, hdfs
 from tests.desk import Desk
 from tests.hostile.bench import MOST_MEMORY_MB
-from tests.local.conftest import home  # noqa: F401 (a fixture)
+from tests.local.conftest import settled_desk
 from tests.nights import at_night
 from tests.webhdfs import Lie
 
@@ -48,16 +49,38 @@ dirs: {{output: URL}}
 grace: 100ms
 """
 
+LONGEST_S = 200.0
+
 Handler = BaseHTTPRequestHandler
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Desk, Bucket]]:
+    """A run that lasts, and its storage."""
+    with hdfs() as bucket, settled_desk(tmp_path_factory.mktemp("desk") / "home") as home:
+        (home.project / "train.py").write_text("import fsspec\nimport time\n\ntime.sleep(1000)\n")
+        home.write_cluster(CLUSTER.replace("PYTHON", sys.executable).replace("URL", f"{bucket.url}/digits"))
+        home.dtctl("up", "--local", "-q")
+        yield home, bucket
+
+
 @pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with hdfs() as served:
-        for file in DATA.iterdir():
-            served.put(f"digits/{file.name}", file.read_bytes())
-        served.put("digits/train/events.out.tfevents.1.a", event_files.scalar(1, "loss", 0.5))
-        yield served
+def bucket(lasting: tuple[Desk, Bucket]) -> Iterator[Bucket]:
+    """Its files are as if no test had been here before."""
+    _, served = lasting
+    for file in DATA.iterdir():
+        served.put(f"digits/{file.name}", file.read_bytes())
+    served.put("digits/train/events.out.tfevents.1.a", event_files.scalar(1, "loss", 0.5))
+    yield served
+    served.server.lie = None
+
+
+@pytest.fixture
+def started(lasting: tuple[Desk, Bucket]) -> Desk:
+    """Likewise its files."""
+    home, _ = lasting
+    shutil.rmtree(home.project / "best", ignore_errors=True)
+    return home
 
 
 class Victim:
@@ -146,8 +169,13 @@ def sent_to(url: str) -> Lie:
 
 _ENTRY = json.dumps(entry()).encode() + b","
 _MANY = b'{"FileStatuses":{"FileStatus":['
-_BOMB = gzip.compress(gzip.compress(bytes(1 << 28), 1), 1)
-"""A few KB."""
+
+
+@cache
+def bomb() -> bytes:
+    """A few KB."""
+    return gzip.compress(gzip.compress(bytes(1 << 28), 1), 1)
+
 
 LIES: Mapping[str, Lie] = {
     "an endless listing": lambda handler, operation, _: (
@@ -176,7 +204,7 @@ LIES: Mapping[str, Lie] = {
     "a file of a terabyte": content(lambda handler: answer(handler, b"x" * 1000, Content_Length=str(1 << 40))),
     "a length that is no number": to_all(lambda handler: answer(handler, b"x", Content_Length="many")),
     "several lengths": to_all(lambda handler: answer(handler, b"x", Content_Length="1, 2")),
-    "compressed zeros": to_all(lambda handler: answer(handler, _BOMB, Content_Encoding="gzip, gzip")),
+    "compressed zeros": to_all(lambda handler: answer(handler, bomb(), Content_Encoding="gzip, gzip")),
     "an endless error": to_all(lambda handler: endless(handler, b"", b"x" * 65536, 403)),
     "an error of strange types": to_all(lambda handler: answer(handler, b'{"RemoteException": [1]}', 403)),
     "an error as long as a book": to_all(
@@ -212,42 +240,17 @@ class Done:
         return [what for what, is_so in found.items() if is_so]
 
 
-MEASURE = """
-import os, sys
-child = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, *sys.argv[2:]])
-_, status, used = os.wait4(child, 0)
-with open(sys.argv[1], "w") as file:
-    file.write(str(used.ru_maxrss))
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-"""Writes the most memory of a Python in kB. A process that pytest starts itself counts pytest's memory as its own."""
-
-
 def run(desk: Desk, words: str) -> Done:
-    """In a process of its own, whose memory is its own."""
     shutil.rmtree(desk.home / ".cache/dtctl/storage", ignore_errors=True)
     output = desk.home / "output"
     with output.open("wb") as file:
-        child = subprocess.Popen(
-            [sys.executable, "-c", MEASURE, str(desk.home / "used"), "-m", "dtctl", *words.split()],
-            cwd=desk.project,
-            env={**desk.env, **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}},
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-        )
-        child.wait()
-    memory_kb = int((desk.home / "used").read_text())
-    return Done(words, child.returncode, memory_kb / 1024, output.read_text(errors="replace"))
-
-
-@pytest.fixture
-def started(home: Desk, bucket: Bucket) -> Desk:  # noqa: F811
-    (home.project / "train.py").write_text("import fsspec\nimport time\n\ntime.sleep(1000)\n")
-    url = f"{bucket.url}/digits"
-    home.write_cluster(CLUSTER.replace("PYTHON", sys.executable).replace("URL", url))
-    home.dtctl("up", "--local", "-q")
-    return home
+        started = warm.start(words.split(), desk.project, desk.env, os.dup(file.fileno()), os.dup(file.fileno()))
+    in_time = started.has_ended(LONGEST_S)
+    if not in_time:
+        started.has_ended_after(signal.SIGKILL, LONGEST_S)
+    code, memory_mb = started.end()
+    assert in_time, f"dtctl {words} did not end in {LONGEST_S:.0f} s"
+    return Done(words, code, memory_mb, output.read_text(errors="replace"))
 
 
 CASES = [f"{words}: {what}" for words in COMMANDS for what in LIES]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,40 +10,21 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from tests.hosts.sandbox import make_directory
+from tests.hosts.once import once
 from tests.waiting import eventually
 
 KINDS = ("ed25519", "ecdsa", "rsa")
 PASSPHRASE = "correct horse"
 
 
-_SHARED = "DTCTL_TEST_KEYS"
-
-
-@cache
-def key_directory() -> Path:
-    """Removed with the process that asks first; those that it starts have the same one."""
-    if shared := os.environ.get(_SHARED):
-        return Path(shared)
-    directory = make_directory("keys")
-    os.environ[_SHARED] = str(directory)
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
-
-
 @cache
 def make_key(name: str, kind: str = "ed25519", passphrase: str = "", form: str = "") -> Path:
     """The private key's path; its public half lies beside it as NAME.pub. `form` PEM makes the old format."""
-    path = key_directory() / name
     rounds = ("-a", "1") if kind == "ed25519" else ()
     size = ("-b", "2048") if kind == "rsa" else ()
     pem = ("-m", form) if form else ()
     command = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", f"{name}@dtctl-tests", *rounds, *size, *pem]
-    with path.with_name(f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            subprocess.run([*command, "-f", str(path)], check=True, stdin=subprocess.DEVNULL)
-    return path
+    return once(name, lambda path: subprocess.run([*command, "-f", str(path)], check=True, stdin=subprocess.DEVNULL))
 
 
 def public_text(key: Path) -> str:

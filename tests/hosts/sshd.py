@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.hosts import keys, sandbox
 from tests.hosts.ports import free_port
+from tests.hosts.processes import command, marked
 from tests.hosts.sandbox import Sandbox, User, make_directory, make_user
 from tests.waiting import PATIENCE_S
 
@@ -162,7 +163,8 @@ class Sshd:
             uids = {str(user.uid) for user in self.users.values()}
             table = [line.split(None, 1) for line in self._sandbox.run(["ps", "-e", "-o", "uid=,args="]).splitlines()]
             return [args for uid, args in table if uid in uids and not args.startswith("sshd:")]
-        return [line for line in marked_processes(f"{MARK}={self.directory.name}") if not line.startswith("sshd:")]
+        lines = map(command, marked(f"{MARK}={self.directory.name}"))
+        return [line for line in lines if not line.startswith("sshd:")]
 
     def stop(self) -> None:
         """Ends the server and all that its users left running."""
@@ -171,7 +173,9 @@ class Sshd:
         elif self._process is not None:
             self._process.terminate()
             self._process.wait()
-            kill_marked(f"{MARK}={self.directory.name}")
+            for pid in marked(f"{MARK}={self.directory.name}"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self._sandbox = self._process = None
 
 
@@ -185,28 +189,6 @@ def wait_for_banner(address: str, port: int, server: subprocess.Popen[bytes] | N
         assert server is None or server.poll() is None, f"the SSH server ended with {server and server.returncode}"
         assert time.monotonic() < deadline, f"no SSH server at {address}:{port} after {PATIENCE_S} s"
         time.sleep(0.02)
-
-
-def marked(mark: str) -> Iterator[Path]:
-    """/proc directories of processes that have `mark` (NAME=VALUE) in their environment."""
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark.encode() in environ.read_bytes().split(b"\0"):
-                yield environ.parent
-
-
-def marked_processes(mark: str) -> list[str]:
-    found = []
-    for process in marked(mark):
-        with suppress(OSError):
-            found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip())
-    return found
-
-
-def kill_marked(mark: str) -> None:
-    for process in marked(mark):
-        with suppress(ProcessLookupError):
-            os.kill(int(process.name), signal.SIGKILL)
 
 
 DROPBEAR = shutil.which("dropbear", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")

@@ -75,7 +75,7 @@ def closed(user: Desk, words: str, errors: Path, *, leads: bool, after_s: float 
         return 129
 
 
-@pytest.mark.parametrize("case", at_night(CASES, but=CASES[::3]))
+@pytest.mark.parametrize("case", at_night(CASES, but=CASES[::5]))
 def test_a_closed_terminal_ends_a_command_without_a_traceback(running: Desk, case: str, tmp_path: Path) -> None:
     words, _, how = case.partition(", ")
     code = closed(running, words, tmp_path / "errors", leads=LEADS[how])

@@ -26,8 +26,8 @@ MOMENTS_S = (0.0, 0.4, 1.2)
 CASES = [
     f"{words}: {number.name} after {delay_s} s" for words in COMMANDS for number in ENDINGS for delay_s in MOMENTS_S
 ]
-BY_DAY = CASES[:: len(ENDINGS) * len(MOMENTS_S) + 1]
-"""Of the kinds of ends and of the moments one after the other."""
+BY_DAY = CASES[:: 2 * len(ENDINGS) * len(MOMENTS_S) + 1]
+"""Of the kinds of ends and of the moments one after the other, with every other command."""
 
 HOSTS = "hosts:\n  node-1: {transport: local}\n  node-2: {transport: local}\n"
 

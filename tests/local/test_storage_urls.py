@@ -41,6 +41,9 @@ from tests.desk import Desk
 from tests.nights import at_night
 from tests.waiting import eventually, read_until
 
+pytestmark = pytest.mark.xdist_group("storage")
+"""Of all processes one imports the servers, which takes seconds of each."""
+
 DATA = Path(__file__).parents[1] / "agent/data/checkpoints"
 NOBODY: Any = None
 """Replaces a transport: no host is queried."""

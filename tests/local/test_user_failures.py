@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.desk import Desk, cluster_text
+from tests.nights import at_night
 from tests.waiting import eventually
 
 PROGRAMS = Path(__file__).with_name("user_failures.py")
@@ -114,7 +115,11 @@ def joined(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", [*CAUSED, *COMMANDS])
+BY_DAY = [*[*CAUSED][::4], *COMMANDS]
+"""The test of all failures in one run has each of them every day, in `status` and `diagnose`."""
+
+
+@pytest.mark.parametrize("name", at_night([*CAUSED, *COMMANDS], but=BY_DAY))
 def test_every_command_agrees_on_a_failure_that_users_cause(home: Desk, name: str) -> None:
     """The same word for the state, the same cause, and the same first remedy in all that a user may type."""
     shutil.copy(PROGRAMS, home.project)

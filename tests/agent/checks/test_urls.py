@@ -13,6 +13,9 @@ from tests.agent.host import AgentHost
 from tests.buckets import Bucket, cloud_storage, hdfs, s3
 from tests.hostile.test_storage import LIES
 
+pytestmark = pytest.mark.xdist_group("storage")
+"""As tests/local/test_storage_urls.py."""
+
 
 def ask(host: AgentHost, *urls: str, write: bool = True, program: str = sys.executable, **fields: Any) -> Any:
     question = {

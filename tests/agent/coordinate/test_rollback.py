@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from dtctl.agent.records.reasons import said
-from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, alive, budget, kill, shell, task
+from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, budget, kill, shell, task
+from tests.hosts.processes import alive
 from tests.reasons import reason_of
 from tests.waiting import eventually
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.records.spec import OLDEST
-from tests.agent.host import AgentHost, AgentRefused, Fields, alive, kill, shell, task
+from tests.agent.host import AgentHost, AgentRefused, Fields, kill, shell, task
+from tests.hosts.processes import alive
 from tests.reasons import reason_of
 from tests.waiting import eventually
 

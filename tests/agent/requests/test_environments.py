@@ -16,6 +16,7 @@ import pytest
 
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, AgentRefused, Fields, kill, shell
+from tests.hosts.once import once
 from tests.waiting import eventually
 from tests.wheels import make_wheel
 
@@ -32,9 +33,13 @@ def wanted(host: AgentHost, lines: str = "probe\n", **fields: object) -> Fields:
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+def python() -> str:
     """An interpreter whose `-m venv` copies a virtual environment, which is quicker and has the same pip."""
-    directory = tmp_path_factory.mktemp("python")
+    return str(once("copying-python", copying_python) / "python")
+
+
+def copying_python(directory: Path) -> None:
+    directory.mkdir()
     template, program = directory / "template", directory / "python"
     subprocess.run([sys.executable, "-m", "venv", template], check=True)
     program.write_text(
@@ -44,7 +49,6 @@ cp -al {template} "$3" && sed -i "s|{template}|$3|g" "$3/bin/activate"
 """
     )
     program.chmod(0o755)
-    return str(program)
 
 
 def files_of(host: AgentHost, *names: str) -> Fields:
@@ -71,11 +75,11 @@ def test_an_environment_is_made_once_and_its_python_trains(host: AgentHost) -> N
     assert logs == [f"1.0 {directory}/env\n"] * 2
 
 
-def test_a_host_reports_whether_it_has_the_environment(host: AgentHost) -> None:
-    assert host.ask("environment", environment=wanted(host))["exists"] is False
-    trained(host, spec_with(host, wanted(host)))
-    assert host.ask("environment", environment=wanted(host))["exists"] is True
-    assert host.ask("environment", environment=wanted(host, wheels="a" * 64))["exists"] is False
+def test_a_host_reports_whether_it_has_the_environment(host: AgentHost, python: str) -> None:
+    assert host.ask("environment", environment=wanted(host, python=python))["exists"] is False
+    trained(host, spec_with(host, wanted(host, python=python)))
+    assert host.ask("environment", environment=wanted(host, python=python))["exists"] is True
+    assert host.ask("environment", environment=wanted(host, python=python, wheels="a" * 64))["exists"] is False
     with pytest.raises(AgentRefused, match="has no python9 to create the environment"):
         host.ask("environment", environment=wanted(host, python="python9"))
 

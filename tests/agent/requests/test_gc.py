@@ -14,7 +14,8 @@ import pytest
 
 from dtctl.agent.requests import orphans
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, Fields, alive, environment, kill, python_task, shell, task
+from tests.agent.host import AgentHost, Fields, kill, python_task, shell, task
+from tests.hosts.processes import alive, environment
 from tests.hosts.sandbox import make_directory
 from tests.reasons import reason_of
 from tests.waiting import eventually

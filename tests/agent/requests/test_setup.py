@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, AgentRefused, Fields, all_processes, command, shell
+from tests.agent.host import AgentHost, AgentRefused, Fields, shell
+from tests.hosts.processes import command, every
 from tests.waiting import eventually
 
 
@@ -79,7 +80,7 @@ def test_the_text_of_setup_stands_on_no_command_line_and_is_gone_afterwards(host
         eventually((host.home / "up").exists)
         lines = [command(pid) for pid in host.processes()]
         assert any(line.startswith("/bin/sh -c") for line in lines), lines
-        assert not [line for line in map(command, all_processes()) if "sesame" in line]
+        assert not [line for line in map(command, every()) if "sesame" in line]
         [script] = (host.root / "clusters" / "c" / "h1").glob("setup-*.sh")
         assert script.stat().st_mode & 0o777 == 0o600
         (host.home / "go").touch()

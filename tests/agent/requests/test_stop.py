@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, AgentRefused, Fields, alive, command, kill, shell, task
+from tests.agent.host import AgentHost, AgentRefused, Fields, kill, shell, task
+from tests.hosts.processes import alive, command
 from tests.reasons import reason_of
 from tests.waiting import eventually
 

@@ -17,8 +17,9 @@ import pytest
 
 from tests import impostors
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, AgentRefused, alive, command, environment, kill, python_task, shell, task
+from tests.agent.host import AgentHost, AgentRefused, kill, python_task, shell, task
 from tests.hosts.ports import free_port
+from tests.hosts.processes import alive, command, environment
 from tests.reasons import reason_of
 from tests.waiting import eventually
 

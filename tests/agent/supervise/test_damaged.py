@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, Fields, alive, budget, kill, shell, task
+from tests.agent.host import AgentHost, Fields, budget, kill, shell, task
+from tests.hosts.processes import alive
 from tests.reasons import reason_of
 from tests.waiting import eventually
 

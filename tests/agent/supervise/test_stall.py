@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from tests.agent.host import AgentHost, Fields, alive, python_task, shell, task
+from tests.agent.host import AgentHost, Fields, python_task, shell, task
+from tests.hosts.processes import alive
 from tests.reasons import reason_of
 from tests.waiting import eventually
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.requests.status import UNCHANGED_S
-from tests.agent.host import AgentHost, alive, budget, kill, python_task, shell, task
+from tests.agent.host import AgentHost, budget, kill, python_task, shell, task
+from tests.hosts.processes import alive
 from tests.reasons import reason_of
 from tests.waiting import eventually
 

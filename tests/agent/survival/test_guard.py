@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, Fields, alive, command, kill, shell, task
+from tests.agent.host import AgentHost, Fields, kill, shell, task
+from tests.hosts.processes import alive, command
 from tests.waiting import eventually
 
 WAITS_FOR_A_FILE = "until [ -e $HOME/go ]; do sleep 0.05; done; exit 7"

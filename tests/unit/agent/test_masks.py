@@ -274,9 +274,9 @@ FILLINGS = [
 
 
 @pytest.mark.parametrize("filling", FILLINGS)
-def test_a_line_of_a_megabyte_takes_time_in_proportion(filling: str) -> None:
-    data = (filling * (1 << 20)).encode()[: 1 << 20]
+def test_a_long_line_takes_time_in_proportion(filling: str) -> None:
+    data = (filling * (1 << 18)).encode()[: 1 << 18]
     began = time.process_time()
     Masks([]).hide(data)
     Masks([]).cut(data)
-    assert time.process_time() - began < 3.0  # an exponent of two would take minutes
+    assert time.process_time() - began < 1.0  # an exponent of two would take several seconds

@@ -75,7 +75,7 @@ def test_no_order_of_few_events_breaks_an_election(name: str) -> None:
     assert search.states > 300
 
 
-@pytest.mark.parametrize("first", range(FROM, FROM + COUNT // 2, AT_ONCE))
+@pytest.mark.parametrize("first", range(FROM, FROM + COUNT // 4, AT_ONCE))
 def test_elections_keep_their_promises_among_liars(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
         trial = LiarTrial(seed)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.run import drains, intents
+from tests.nights import at_night
 from tests.unit.agent.coordinate.world import World, running
 
 pytestmark = pytest.mark.usefixtures("processes_in_memory")
@@ -21,6 +22,7 @@ MOST_ALONE = 64
 GIVEN_UP = {"host_timeout_s": 20.0}
 
 Act = Callable[[World, Sequence[str]], None]
+Case = tuple[Act, str, int]
 
 
 def cluster(strategy: str, hosts: int, **fields: Any) -> World:
@@ -82,14 +84,22 @@ def mixture(world: World, hosts: Sequence[str]) -> None:
         world.run_for(2.0)
 
 
-CASES = [
-    *itertools.product((*EVERY, mixture), ("collective", "async-ps"), (1, 8, 9, 64)),
+FEW = [*itertools.product((*EVERY, mixture), ("collective", "async-ps"), (1, 8, 9))]
+MANY = [
+    *itertools.product((*EVERY, mixture), ("collective", "async-ps"), (64,)),
     *itertools.product((drain, scale, mixture), ("collective",), (300,)),
 ]
+BY_DAY = [*FEW, (mixture, "collective", 64), (mixture, "async-ps", 64), (drain, "collective", 300)]
+"""Of 64 hosts the mixture has each of the others; at 300 the drain is the one that takes them all at once."""
 
 
-@pytest.mark.parametrize(("act", "strategy", "count"), CASES)
-def test_a_step_without_news_orders_nothing(act: Act, strategy: str, count: int) -> None:
+def name_of(case: Case) -> str:
+    return f"{case[0].__name__} of {case[2]}, {case[1]}"
+
+
+@pytest.mark.parametrize("case", at_night([*FEW, *MANY], but=BY_DAY), ids=name_of)
+def test_a_step_without_news_orders_nothing(case: Case) -> None:
+    act, strategy, count = case
     world = cluster(strategy, count + 3, min_workers=1, resizes=strategy == "collective", recovery=GIVEN_UP)
     act(world, [f"h{number}" for number in range(3, count + 3)])
     world.run_for(40.0)

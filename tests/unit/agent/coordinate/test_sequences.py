@@ -15,7 +15,7 @@ from tests.unit.agent.coordinate.sequences import Sequence
 
 pytestmark = pytest.mark.usefixtures("processes_that_train")
 
-COUNT = int(os.environ.get("SEQUENCES", "60"))
+COUNT = int(os.environ.get("SEQUENCES", "30"))
 FROM = int(os.environ.get("SEQUENCES_FROM", "0"))
 AT_ONCE = 10
 """In one test, so that tests run beside each other."""

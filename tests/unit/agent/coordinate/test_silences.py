@@ -10,6 +10,9 @@ from tests.unit.agent.coordinate.training import Trainee, Trial
 
 pytestmark = pytest.mark.usefixtures("processes_that_train")
 
+LONG_S = 700.0
+"""More than twice as long as a task of a run without news may be silent until it is taken for hung."""
+
 RECOVERY = {"max_restarts": 100, "max_run_restarts": 100, "backoff_min_s": 0.5, "backoff_max_s": 4.0}
 
 
@@ -41,7 +44,7 @@ def test_silent_task_is_ended_for_the_first_steps_of_peers_only_once() -> None:
     tell = trial._tell
     silent = trial.tasks["worker:1"]
     trial._tell = lambda process: None if process is silent.process else tell(process)  # type: ignore[attr-defined,method-assign]
-    trial.run_for(1000)
+    trial.run_for(LONG_S)
     assert trial.attempts["worker:1"] == 2
 
 
@@ -94,7 +97,7 @@ def test_a_worker_that_hangs_while_the_host_of_another_is_away_is_found(gone: st
 def test_tasks_that_wait_for_an_away_host_are_not_taken_for_hung(strategy: str, task: str) -> None:
     trial = trained(strategy)
     trial.crash(trial.places[task])
-    trial.run_for(1000)
+    trial.run_for(LONG_S)
     assert {count for name, count in trial.attempts.items() if name != task} == {1}
 
 

@@ -30,7 +30,7 @@ from dtctl.agent.supervise.attempt import Attempt
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.observation import Observation
 from dtctl.agent.supervise.task import Task
-from tests.fuzz import cases
+from tests.fuzz import cases, few
 from tests.reasons import reason_of
 from tests.unit.agent.supervise import supervised
 
@@ -156,7 +156,7 @@ class Teller:
         assert checked(Event, json.loads(json.dumps(event))) == event
 
 
-@cases
+@few
 @given(st.lists(MOMENTS, min_size=1, max_size=12), st.booleans(), st.integers(0, 3) | st.just(2**53))
 def test_states_and_events_are_valid_records_for_any_trainer_behaviour(
     moments: list[Moment], own: bool, budget: int
