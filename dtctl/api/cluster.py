@@ -117,31 +117,39 @@ class Cluster:
         *,
         local: bool = False,
         deep: bool = False,
+        exclude: Sequence[str] = (),
         progress: Callable[[Progress], None] = silent,
     ) -> list[Finding]:
         """Problems of the hosts or their network, the worst first; nothing is started.
 
-        `deep`: slow checks that load the hosts and their network, too.
+        `deep`: slow checks that load the hosts and their network, too. `exclude`: hosts that are not asked.
         """
         from dtctl.operations.findings import fails
         from dtctl.render.checked import worded
         from dtctl.rooms.check.checking import check, prepare_check
 
         config, hostname = self.checked.cluster, self.transport.hostname
-        context, record = prepare_check(config, hostname, self.overrides, local=local, deep=deep)
+        context, record = prepare_check(config, hostname, self.overrides, local=local, deep=deep, exclude=exclude)
         checked = check(context, record, self.transport, one_at_a_time(progress))
         all_of("check", checked.hosts, checked.errors)
         return [Finding(fails(one), one.signature.name, one.seen.hosts, tuple(worded(one))) for one in checked.found]
 
-    def push(self, *, local: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:
-        """Sends the code and starts nothing. How many files each host lacked."""
+    def push(
+        self, *, local: bool = False, exclude: Sequence[str] = (), progress: Callable[[Progress], None] = silent
+    ) -> dict[str, int]:
+        """Sends the code and starts nothing. How many files each host lacked.
+
+        `exclude`: hosts that are left out.
+        """
         from dtctl.operations.local import make_local
         from dtctl.operations.push import push
+        from dtctl.operations.selection import select_hosts
         from dtctl.operations.sending import scan_code
 
         config = self.checked.cluster
         record = record_of(plan_roster(make_local(config) if local else config))
-        outcome = push(record, scan_code(config), self.transport, one_at_a_time(progress))
+        hosts = select_hosts(record, [*record.hosts], exclude)
+        outcome = push(record, scan_code(config), self.transport, one_at_a_time(progress), hosts)
         return outcome.or_raise("push the code")
 
     def push_data(self, *, overwrite: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:

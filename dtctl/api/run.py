@@ -86,21 +86,22 @@ class Run:
         grep: str | None = None,
         errors: bool = False,
         all_attempts: bool = False,
+        exclude: Sequence[str] = (),
     ) -> Iterator[LogLine]:
         """The output of tasks, merged by time.
 
-        `tasks`: such as worker:1, worker, worker:0-3 or @HOST; all if none is named. `follow`: goes on until the run
-        has ended. `lines`: the newest of each task; None: all. `since`: in epoch seconds. `grep`: a regular expression,
-        which the hosts search for. `errors`: tracebacks, errors and last lines alone. `all_attempts`: earlier attempts,
-        too. Hosts that give no answer are logged as warnings. Raises errors.UsageError for a task that is not there,
-        and for what is no regular expression.
+        `tasks`: such as worker:1, worker, worker:0-3 or @HOST; all if none is named. `exclude`: words for those that
+        are left out. `follow`: goes on until the run has ended. `lines`: the newest of each task; None: all. `since`:
+        in epoch seconds. `grep`: a regular expression, which the hosts search for. `errors`: tracebacks, errors and
+        last lines alone. `all_attempts`: earlier attempts, too. Hosts that give no answer are logged as warnings.
+        Raises errors.UsageError for a task that is not there, and for what is no regular expression.
         """
         if lines is not None and lines < 0:
             raise UsageError(f"lines is {lines}, expected None or 0 and more")
         if errors and grep is not None:
             raise UsageError("errors and grep exclude each other", hint="leave one of them out")
         wanted = LogRequest(
-            select_tasks(self._record, tasks),
+            select_tasks(self._record, tasks, exclude),
             lines=lines,
             since=since,
             grep=checked_pattern(grep, "grep"),
@@ -176,18 +177,20 @@ class Run:
         report = one_at_a_time(progress)
         return list(pull(self._record, self._transport, one, Path(directory).expanduser(), report).files)
 
-    def exec(self, command: Sequence[str], *places: str, home: bool = False) -> dict[str, Command]:
+    def exec(
+        self, command: Sequence[str], *places: str, home: bool = False, exclude: Sequence[str] = ()
+    ) -> dict[str, Command]:
         """Runs a command where tasks run it, or on hosts, without a shell; by place: worker:1, or @HOST.
 
-        `places`: such as worker, or @gpu-1; every host if none is named. `home`: in the home directory, not in that of
-        the code. Any exit code is a result; raises errors.DtctlError where it could not be run. Long output is cut to
-        its end.
+        `places`: such as worker, or @gpu-1; every host if none is named. `exclude`: words for those that are left
+        out. `home`: in the home directory, not in that of the code. Any exit code is a result; raises errors.DtctlError
+        where it could not be run. Long output is cut to its end.
         """
         from dtctl.rooms.execute.document import Outputs
         from dtctl.rooms.execute.operation import execute, exit_code, targets
 
         outputs = Outputs()
-        where = targets(self._record, places)
+        where = targets(self._record, places, exclude)
         cwd: Literal["home", "code"] = "home" if home else "code"
         outcome = execute(self._record, self._transport, where, list(command), outputs.print, cwd=cwd)
         return {
@@ -195,11 +198,14 @@ class Run:
             for place, done in outcome.or_raise(f"run {command[0]}").items()
         }
 
-    def restart(self, *tasks: str) -> tuple[str, ...]:
-        """Stops tasks (all, if none is named) and starts them again within the run. Returns those that start."""
+    def restart(self, *tasks: str, exclude: Sequence[str] = ()) -> tuple[str, ...]:
+        """Stops tasks (all, if none is named) and starts them again within the run. Returns those that start.
+
+        `exclude`: words for those that are left out.
+        """
         from dtctl.operations.restart import restart
 
-        some = select_tasks(self._record, tasks)
+        some = select_tasks(self._record, tasks, exclude)
         return _started(restart(self._record, self._transport, some, by=controller_name()))
 
     def scale(self, job: str, count: int, *, grace: float | None = None) -> tuple[str, ...]:
@@ -236,21 +242,21 @@ class Run:
 
         return _started(undrain(self._record, self._transport, host, by=controller_name()))
 
-    def stop(self, *tasks: str, grace: float | None = None) -> tuple[str, ...]:
+    def stop(self, *tasks: str, grace: float | None = None, exclude: Sequence[str] = ()) -> tuple[str, ...]:
         """Stops tasks (all, if none is named) and makes sure of it. Returns those that ran.
 
-        `grace`: seconds from SIGTERM to SIGKILL; None: as in the cluster file. Raises errors.DtctlError if a process
-        outlives SIGKILL, or a host cannot be asked.
+        `exclude`: words for those that are left out. `grace`: seconds from SIGTERM to SIGKILL; None: as in the cluster
+        file. Raises errors.DtctlError if a process outlives SIGKILL, or a host cannot be asked.
         """
 
         result = stop(
             self._record,
             self._transport,
-            select_tasks(self._record, tasks),
+            select_tasks(self._record, tasks, exclude),
             StopOrder(controller_name(), grace),
         )
         _check(result)
-        if not tasks and result.stopped:
+        if not (tasks or exclude) and result.stopped:
             self._memory.change(self._record, outcome="Stopped")
         return tuple(map(str, result.stopped))
 

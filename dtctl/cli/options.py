@@ -47,6 +47,16 @@ Tasks = Annotated[
         autocompletion=complete_tasks,
     ),
 ]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-x",
+        "--exclude",
+        metavar="TASK|@HOST",
+        help="Leave these out: worker:3, worker:0-3 or @HOST; may be given more than once.",
+        autocompletion=complete_tasks,
+    ),
+]
 
 
 def check_action(

@@ -57,10 +57,11 @@ def follow_logs(
     selectors: list[str] | None,
     wanted: LogRequest,
     printer_for: Callable[[Sequence[TaskId]], LogPrinter],
+    exclude: list[str] | None = None,
 ) -> NoReturn:
     """Shows logs and then the result, as `finish`. Where the cluster has a newer run by then, that is followed on.
 
-    `words`: the tasks as they were named. A run that was named itself is followed to its end.
+    `selectors`, `exclude`: the tasks as they were named. A run that was named itself is followed to its end.
     """
 
     printer = printer_for(wanted.tasks)
@@ -73,7 +74,7 @@ def follow_logs(
             finish(ended, printer, reported)
         run = newer.record.run
         record = (scope.started_here(run) if run else None) or newer.record
-        tasks = chosen(record, selectors)
+        tasks = chosen(record, selectors, exclude)
         wanted = dataclasses.replace(wanted, tasks=tasks, lines=None, since=None, previous=False)
         printer = printer_for(tasks)
 
@@ -149,8 +150,8 @@ def finish(
     raise typer.Exit(render.result.ended_exit_code(status))
 
 
-def chosen(record: RunRecord, selectors: list[str] | None) -> tuple[TaskId, ...]:
-    return operations.selection.select_tasks(record, selectors or [])
+def chosen(record: RunRecord, selectors: list[str] | None, exclude: list[str] | None = None) -> tuple[TaskId, ...]:
+    return operations.selection.select_tasks(record, selectors or [], exclude or [])
 
 
 def require_consent(

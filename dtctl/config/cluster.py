@@ -51,8 +51,9 @@ class Recovery(Section):
     reset_after_s: v.Duration = key(600.0, "30m")
     """an attempt that lives this long resets the delay and the count"""
     repeat: v.Count = key(3, "0")
-    """how often in a row a task may end with the same error in its log, and no new step, before the run has failed:
-    what only repeats itself is not worth `max_restarts`; `0`: as often as `max_restarts` allows"""
+    """how often in a row a task may end with the same error in its log, and no new step, before the run has failed;
+    tasks that restart together count as one: what only repeats itself is not worth `max_restarts`; `0`: as often as
+    `max_restarts` allows"""
     allow_scratch: bool = key(False, "true")
     """start over from nothing when a `ps` is lost and there is no complete checkpoint, or when the only one is damaged;
     `false`: the run has failed"""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from dtctl.bundle import Bundle
 from dtctl.model import Host
@@ -14,12 +14,11 @@ from dtctl.operations.up.readying import sent_bundle
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport
 
-if TYPE_CHECKING:
-    pass
 
-
-def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report) -> Outcomes[int]:
-    """The number of files that each host lacked, and the errors of the others."""
+def push(
+    record: RunRecord, bundle: Bundle, transport: Transport, report: Report, hosts: Sequence[str] | None = None
+) -> Outcomes[int]:
+    """The number of files that each host lacked, and the errors of the others. `hosts`: None means all."""
 
     def work(host: Host) -> int:
         report(Progress(host.name, "connect"))
@@ -29,4 +28,6 @@ def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report
         return sent
 
     with sending.sender(bundle, record) as sender:
-        return fan_out(list(record.hosts.values()), reporting_failure(work, report))
+        return fan_out(
+            [record.hosts[name] for name in (record.hosts if hosts is None else hosts)], reporting_failure(work, report)
+        )

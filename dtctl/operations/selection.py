@@ -12,37 +12,51 @@ from dtctl.operations.run_record import RunRecord
 
 GRAMMAR = "write worker:1, worker, worker:0-3, @HOST or @HOST[1-4]"
 
+_MOST_NAMED = 8
 _INDEXES = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def select_tasks(record: RunRecord, selectors: Sequence[str]) -> tuple[TaskId, ...]:
+def select_tasks(record: RunRecord, selectors: Sequence[str], exclude: Sequence[str] = ()) -> tuple[TaskId, ...]:
     """The tasks meant by words such as `worker:1`, `worker`, `worker:0-3`, `worker:0,2`, `@host`; all without words.
 
-    In the order of the cluster file, each once. Raises UsageError for an unknown word.
+    `exclude`: words for those that are left out. In the order of the cluster file, each once. Raises UsageError for an
+    unknown word, and if `exclude` leaves no task.
     """
-    if not selectors:
-        return tuple(record.roster)
-    chosen = {task for selector in selectors for task in _mean(record, selector)}
-    return tuple(task for task in record.roster if task in chosen)
+    chosen = _tasks(record, selectors) if selectors else {*record.roster}
+    left = chosen - _tasks(record, exclude)
+    if exclude and not left:
+        raise _nothing_left("task", exclude, [str(task) for task in record.roster if task in chosen])
+    return tuple(task for task in record.roster if task in left)
 
 
-def select_hosts(record: RunRecord, selectors: Sequence[str]) -> tuple[str, ...]:
-    """The hosts meant by `@host`, a host's plain name, or the tasks on them; all that have tasks without words."""
-    if not selectors:
-        return record.task_hosts
+def select_hosts(record: RunRecord, selectors: Sequence[str], exclude: Sequence[str] = ()) -> tuple[str, ...]:
+    """The hosts meant by `@host`, a host's plain name, or the tasks on them; all that have tasks without words.
+
+    `exclude` and errors: as for `select_tasks`.
+    """
+    chosen = _hosts(record, selectors) if selectors else {*record.task_hosts}
+    left = chosen - _hosts(record, exclude)
+    if exclude and not left:
+        raise _nothing_left("host", exclude, [name for name in record.hosts if name in chosen])
+    return tuple(name for name in record.hosts if name in left)
+
+
+def _tasks(record: RunRecord, selectors: Sequence[str]) -> set[TaskId]:
+    return {task for selector in selectors for task in _mean(record, selector)}
+
+
+def _hosts(record: RunRecord, selectors: Sequence[str]) -> set[str]:
     chosen: set[str] = set()
     for selector in selectors:
         if selector in record.hosts:
             chosen.add(selector)
-        elif (
-            ":" not in selector
-            and not selector.startswith("@")
-            and not any(task.job == selector for task in record.roster)
-        ):
+        elif selector.startswith("@") and selector != "@":
+            chosen |= _named_hosts(record, selector[1:])  # also those that have no task
+        elif ":" not in selector and selector != "@" and not any(task.job == selector for task in record.roster):
             raise _unknown("host or job", selector, [*record.hosts, *{task.job: None for task in record.roster}])
         else:
             chosen |= {record.roster[task] for task in _mean(record, selector)}
-    return tuple(name for name in record.hosts if name in chosen)
+    return chosen
 
 
 def _mean(record: RunRecord, selector: str) -> list[TaskId]:
@@ -83,6 +97,14 @@ def _range(part: str, selector: str) -> range:
     if last < first:
         raise UsageError(f"{selector!r} names no task: {first} is more than {last}", hint=GRAMMAR)
     return range(first, last + 1)
+
+
+def _nothing_left(kind: str, exclude: Sequence[str], chosen: Sequence[str]) -> UsageError:
+    more = ", ..." if len(chosen) > _MOST_NAMED else ""
+    return UsageError(
+        f"no {kind} is left without {' and '.join(exclude)}",
+        hint=f"exclude fewer of {', '.join(chosen[:_MOST_NAMED])}{more}",
+    )
 
 
 def _no_task(selector: str) -> UsageError:

@@ -30,6 +30,11 @@ def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
     assert home.dtctl("exec", "worker:1", "--", "python3", "-c", script) == "worker:1 True\n"
     printed = home.dtctl("exec", "worker", "--", "echo", "a  b", "$HOME;'\"")
     assert sorted(printed.splitlines()) == ["worker:0 | a  b $HOME;'\"", "worker:1 | a  b $HOME;'\""]
+    assert home.dtctl("exec", "worker", "-x", "@node-1", "--", "echo", "here") == "here\n"
+    assert sorted(home.dtctl("exec", "-x", "worker:1", "--", "echo", "in").splitlines()) == [
+        "ps:0     | in",
+        "worker:0 | in",
+    ]
     home.dtctl("exec", "@node-1", "--home", "--", "sh", "-c", "exit 7", code=7)
 
     states = [json.loads(path.read_text()) for path in (home.home / ".dtctl").glob("runs/*/*/state.json")]
@@ -39,7 +44,7 @@ def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
     assert pids() == before, "the next agents have adopted the tasks"
     assert set(home.states().values()) == {"running"}
 
-    home.dtctl("stop", "worker:1")
+    home.dtctl("stop", "-x", "ps", "--exclude", "worker:0")
     assert home.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "stopped"}
     assert "no longer running: worker:1\n" in home.run("up", "--local").stderr
     home.dtctl("restart", "worker:1")

@@ -18,6 +18,7 @@ __all__ = ["project"]
         ("exec @ b", "@b"),
         ("exec chief:0 wor", "worker:0 worker:1 worker"),
         ("exec @ a -- wor", ""),
+        ("exec -x wor", "worker:0 worker:1 worker"),
     ],
 )
 def test_exec_completes_tasks_and_hosts_before_its_command(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..records.answers import Checkpoint
     from ..records.run_state import Entry, Past, Repaired
-    from ..records.values import Loss, Repair
+    from ..records.values import Loss, Repair, Scope
     from ..records.whole_run import Collateral, Incident
     from .view import LostAttempt, View
 
@@ -221,7 +221,7 @@ class Recovery:
         if known is not None and known["begun"] is None and not known["own"] and is_held:
             damaged_file = names_damaged_file(ending["cause"])
             known["collateral"].append({"task": task, "damaged_file": damaged_file, **because(why)})
-            return None
+            return self._given_up(task, known["loss"], ending, why, known)
         if self._view.state(task) == "failed" or self._view.intents[task]["want"] in ("stop", "finish"):
             return None  # the outcome judges it
         if self._view.drained(task):
@@ -231,7 +231,25 @@ class Recovery:
         own = self._view.own(task)
         loss: Loss = "ps_ended" if ending["code"] == 0 else "hung" if ending["hung"] else "exit"
         tasks = [task] if own else self._scope(task)
-        return self._restart(task, ending, loss, why, tasks, now, wall, own=own, past=ending)
+        failure = None if own else self._given_up(task, loss, ending, why)
+        return failure or self._restart(task, ending, loss, why, tasks, now, wall, own=own, past=ending)
+
+    def _given_up(
+        self, task: str, loss: Loss, ending: Past, why: List[Fact], within: Optional[Incident] = None
+    ) -> Optional[Judgement]:
+        """The end of the run if all that train have been restarted for this error as often as `repeat` allows.
+
+        Each of them may have met it only once. `within`: the incident that this end belongs to, if it is not a new one.
+        """
+        number = ending["code"] if ending["signal"] is None else 128 + ending["signal"]
+        recovery, scope = self._view.recovery, self._view.roster[task]["scope"]
+        if not recovery["repeat"] or number in recovery["retry"] or not _is_of_all(scope, loss):
+            return None
+        every = [one for one in self._view.data["incidents"] if _is_of_all(one["scope"], one["loss"])]
+        losses = [(_own_cause(one), one["step"]) for one in every if one is not within]
+        step = self._step if within is None else within["step"]
+        same = policy.same_losses_in_a_row([*losses, (ending["cause"], step)])
+        return _failed(task, [*why, fact("same_way", count=same)], loss) if same >= recovery["repeat"] else None
 
     def _restart(
         self,
@@ -404,6 +422,18 @@ def _unable_to_restore(one: Incident) -> Optional[Tuple[str, List[Fact]]]:
     """The first of its lost tasks that could not restore a checkpoint, and the reason."""
     losses: List[Union[Incident, Collateral]] = [one, *one["collateral"]]
     return next(((lost["task"], why_of(lost)) for lost in losses if lost["damaged_file"]), None)
+
+
+def _is_of_all(scope: Scope, loss: Loss) -> bool:
+    """Whether such a loss restarts all that train, because a program has ended by itself."""
+    return scope == "gang" and loss == "exit"
+
+
+def _own_cause(one: Incident) -> str:
+    """The cause that says most of the program: not that of a task which has only lost a peer, if there is another."""
+    losses: List[Union[Incident, Collateral]] = [one, *one["collateral"]]
+    causes = [str(each["text"]) for loss in losses for each in why_of(loss) if each["kind"] == "cause"]
+    return next((cause for cause in causes if not policy.lost_peer(cause)), causes[0] if causes else "")
 
 
 def _lost_peer(one: Tuple[str, Past]) -> bool:

@@ -304,12 +304,28 @@ def same_exits_in_a_row(history: Sequence[Past]) -> int:
     own = [past for past in history if is_own(past)]
     if not own or not own[-1]["cause"]:
         return 0
+    return _in_a_row([(_how_it_ended(past), past["step"]) for past in own])
+
+
+def same_losses_in_a_row(losses: Sequence[Tuple[str, Optional[int]]]) -> int:
+    """The same for tasks that restart together, whichever of them is lost: causes, and the run's step at each loss.
+
+    0 if the last cause says nothing of the program, as that of a task that lost a peer.
+    """
+    if not losses or not losses[-1][0] or kind_of_error(losses[-1][0]) in ALWAYS_RETRIED:
+        return 0
+    return _in_a_row([(fingerprint(cause), step) for cause, step in losses])
+
+
+def _in_a_row(ends: Sequence[Tuple[object, Optional[int]]]) -> int:
+    """How many of the last ends, each with its step, are as the last one; the newest with a new step is the first."""
     same = 0
-    for past in reversed(own):
-        if _how_it_ended(past) != _how_it_ended(own[-1]):
+    for how, step in reversed(ends):
+        if how != ends[-1][0]:
             break
         same += 1
-        if _came_further(past, own[: len(own) - same]):
+        before = [one for _, one in ends[: len(ends) - same] if one is not None]
+        if step is not None and step > max(before, default=-1):
             break
     return same
 
@@ -322,11 +338,6 @@ def _how_it_ended(past: Past) -> Tuple[object, ...]:
 def fingerprint(cause: str) -> str:
     """The same for causes that differ only in numbers, or in names of temporary files."""
     return _CHANGES.sub("", cause)
-
-
-def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
-    before = [one["step"] for one in earlier if one["step"] is not None]
-    return past["step"] is not None and past["step"] > max(before, default=-1)
 
 
 def _causes(verdict: Verdict) -> List[Fact]:

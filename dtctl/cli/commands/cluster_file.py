@@ -11,6 +11,7 @@ import typer
 from dtctl.cli.late import console, document, errors, operations, render
 from dtctl.cli.options import (
     ClusterFile,
+    Exclude,
     Local,
     OutputOption,
     Overrides,
@@ -53,6 +54,7 @@ def plan(
     scope: Scope,
     cluster_file: ClusterFile = None,
     tasks: Tasks = None,
+    exclude: Exclude = None,
     overrides: Overrides = None,
     local: Local = False,
     ports_from: PortsFrom = None,
@@ -69,6 +71,7 @@ def plan(
         cluster_file,
         with_ports_from(overrides, ports_from),
         words,
+        exclude or [],
         local=local,
         every=every or scope.verbose,
         output=output,
@@ -80,6 +83,7 @@ def show_plan(
     cluster_file: ClusterFile,
     overrides: Overrides,
     words: list[str],
+    exclude: list[str],
     *,
     local: bool,
     every: bool,
@@ -92,7 +96,8 @@ def show_plan(
     operations.up.review.check_programs(cluster, bundle, checked.findings)
     errors.show_doubts(checked.findings.doubts_and_problems)
     planned = operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local)
-    chosen = operations.selection.select_tasks(operations.run_record.record_of(planned), words) if words else None
+    record = operations.run_record.record_of(planned)
+    chosen = operations.selection.select_tasks(record, words, exclude) if words or exclude else None
     if output == "json":
         document.print_json("Plan", {**document.plan(planned, chosen, files), **document.not_pushed(bundle)})
     elif chosen is not None or every:

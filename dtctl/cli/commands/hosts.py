@@ -12,7 +12,7 @@ import typer
 
 from dtctl.cli.ending import on_interrupt, report_errors
 from dtctl.cli.late import console, document, errors, operations, render, results
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Scope, on_cluster
+from dtctl.cli.options import ClusterFile, Exclude, Local, OutputOption, Scope, on_cluster
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def trust(
         list[str] | None,
         typer.Argument(metavar="[HOST]...", help="Hosts of the cluster file; all, spares included, if none is named."),
     ] = None,
+    exclude: Exclude = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Pin what is found without asking.")] = False,
     output: OutputOption = "text",
 ) -> None:
@@ -68,7 +69,8 @@ def trust(
     spares = {name: cluster.hosts[name] for name in cluster.spares}
     record = operations.run_record.record_of(plan_roster(cluster))
     record = dataclasses.replace(record, hosts={**record.hosts, **spares})
-    wanted = [record.hosts[name] for name in operations.selection.select_hosts(record, hosts or [*record.hosts])]
+    names = operations.selection.select_hosts(record, hosts or [*record.hosts], exclude or [])
+    wanted = [record.hosts[name] for name in names]
     pinned: list[Pinned] = []
     with on_interrupt(lambda: _left_pinned(pinned)):
         found = _pin_what_is_new(scope.transport, wanted, pinned, yes=yes, say=output == "text")

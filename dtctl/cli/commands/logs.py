@@ -11,7 +11,7 @@ import typer
 
 from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.late import console, document, errors, operations, render
-from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
+from dtctl.cli.options import Exclude, OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
 
@@ -29,6 +29,7 @@ LogsOutput = Literal["text", "json", "jsonl"]
 def logs(
     scope: Scope,
     tasks: Tasks = None,
+    exclude: Exclude = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -84,9 +85,10 @@ def logs(
     if setup:
         _refuse_together({"--setup": setup, "-f": follow})
         _refuse_together({"--setup": setup, "TASKS": tasks})
+        _refuse_together({"--setup": setup, "--exclude": exclude})
         return _show_setup(scope, _lines(tail, all_of_it=False, follow=False), as_json=output != "text")
     record, now = scope.placed(), time.time()
-    some = chosen(record, tasks)
+    some = chosen(record, tasks, exclude)
     wanted = operations.logs.LogRequest(
         tasks=some,
         lines=_lines(tail, all_of_it=bool(since or save), follow=follow),
@@ -113,7 +115,7 @@ def logs(
         )
 
     if follow:
-        follow_logs(scope, record, tasks, wanted, printer_for)
+        follow_logs(scope, record, tasks, wanted, printer_for, exclude)
     printer = printer_for(some)
     found = operations.logs.reading.read_logs(record, scope.transport, wanted, printer.print)
     if errors and not printer.printed:

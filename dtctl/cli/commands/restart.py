@@ -11,7 +11,7 @@ from dtctl.cli.commands.stop import LOOK, Grace, ending_tasks, stop_order
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.ending import report_errors
 from dtctl.cli.late import document, errors, operations, render, results
-from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.cli.options import Exclude, OutputOption, Scope, on_run
 from dtctl.cli.scope import Announced
 from dtctl.cli.watching import chosen
 from dtctl.errors import UsageError
@@ -30,11 +30,12 @@ def restart(
     tasks: Annotated[
         list[str], typer.Argument(metavar="TASK...", help="worker:1, worker, @HOST.", autocompletion=complete_tasks)
     ],
+    exclude: Exclude = None,
     output: OutputOption = "text",
 ) -> None:
     """Stop tasks and start them again within their run, on the same addresses."""
     record = scope.record()
-    some = chosen(record, tasks)
+    some = chosen(record, tasks, exclude)
 
     def work(before: Announced) -> RestartResult:
         return operations.restart.restart(

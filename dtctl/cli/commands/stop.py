@@ -12,7 +12,7 @@ import typer
 
 from dtctl.cli.ending import exit_for
 from dtctl.cli.late import console, document, errors, operations, render, results
-from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
+from dtctl.cli.options import Exclude, OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.scope import Announced, facts
 from dtctl.cli.watching import chosen
 from dtctl.errors import DtctlError, ExitCode, UsageError
@@ -32,15 +32,17 @@ Grace = Annotated[
 
 
 @on_run
-def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
+def stop(
+    scope: Scope, tasks: Tasks = None, exclude: Exclude = None, grace: Grace = None, output: OutputOption = "text"
+) -> None:
     """Stop tasks (all, if none is named), and check that no process is left."""
     record = scope.record()
-    order, some = stop_order(grace), chosen(record, tasks)
+    order, some = stop_order(grace), chosen(record, tasks, exclude)
     before = Announced(scope, record, "stopping", say=output == "text")
     with ending_tasks(scope, output, before) as progress:
         with progress:
             outcome = operations.stop.stop(record, scope.transport, some, order, progress, before)
-        if not tasks and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:
+        if not (tasks or exclude) and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:
             scope.memory.change(outcome.known, outcome="Stopped")
         if output == "json":
             document.print_json("Stop", document.stop(outcome))

@@ -15,6 +15,7 @@ from dtctl.cli.ending import on_interrupt, report_errors
 from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import (
     ClusterFile,
+    Exclude,
     Local,
     OutputOption,
     Overrides,
@@ -71,7 +72,7 @@ def up(
     if dry_run:
         from dtctl.cli.commands.cluster_file import show_plan
 
-        return show_plan(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+        return show_plan(scope, cluster_file, overrides, [], [], local=local, every=scope.verbose, output=output)
     from dtctl.cli.starting import await_tasks, start
 
     checked = scope.checked(cluster_file, overrides)
@@ -159,6 +160,7 @@ def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> Non
 def push(
     scope: Scope,
     cluster_file: ClusterFile = None,
+    exclude: Exclude = None,
     overrides: Overrides = None,
     local: Local = False,
     quiet: Quiet = False,
@@ -169,15 +171,16 @@ def push(
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
+    hosts = operations.selection.select_hosts(record, [*record.hosts], exclude or [])
     require_sending(cluster, operations.sending.CODE, local=local)
     bundle = operations.sending.scan_code(cluster)
     render.plan.show_left_out(bundle, cluster.file)
     kept = "nothing was started; the hosts keep the received files"
     with (
         scope.on_interrupt(kept, "dtctl push    sends the rest"),
-        render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+        render.progress.UpProgress(hosts, quiet=quiet or output == "json") as progress,
     ):
-        outcome = operations.push.push(record, bundle, scope.transport, progress)
+        outcome = operations.push.push(record, bundle, scope.transport, progress, hosts)
     if output == "json":
         document.print_json("Push", results.push(outcome, bundle))
     else:

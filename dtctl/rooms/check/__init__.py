@@ -54,6 +54,9 @@ class CheckContext:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The trainers' secrets that have values here."""
 
+    excluded: frozenset[str] = frozenset()
+    """Hosts of the run that are not asked."""
+
     @property
     def most(self) -> Cost:
         """The most expensive class of signatures to check. Nothing else is left out."""
@@ -65,8 +68,8 @@ class CheckContext:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The run's hosts: those with tasks in the order of the file, then spares and arbiters."""
-        return self.plan.members
+        """The hosts that are asked: those with tasks in the order of the file, then spares and arbiters."""
+        return tuple(host for host in self.plan.members if host not in self.excluded)
 
     def host(self, name: str) -> Host:
         return self.plan.cluster.hosts[name]

@@ -28,6 +28,7 @@ from dtctl.operations.environments import environment_content
 from dtctl.operations.findings import Checked, Finding, combine_similar
 from dtctl.operations.local import known_secrets, local_python
 from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.selection import select_hosts
 from dtctl.operations.sending import VALUES, sendings
 from dtctl.operations.up.inspecting import Prepare, RefuseExposed
 from dtctl.operations.up.launch import Hostname, make_plan
@@ -115,7 +116,7 @@ class _Rounds:
         asked: dict[str, dict[str, Any]] = {}
         for topic in self._topics:
             for host, question in topic.questions(self._context, self._answers(topic)).items():
-                if host not in self._known.errors:
+                if host in self._context.hosts and host not in self._known.errors:
                     asked.setdefault(host, {})[topic.name] = question
         return asked
 
@@ -320,23 +321,27 @@ def prepare_check(
     *,
     local: bool = False,
     deep: bool = False,
+    exclude: Sequence[str] = (),
 ) -> tuple[CheckContext, RunRecord]:
     """The context to check a cluster that is not started.
 
-    `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext. On local hosts a
+    `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext.
+    `exclude`: words for hosts that are not asked. On local hosts a
     check starts only programs that the user has allowed, and it sends only values that he has allowed to be sent.
     """
     from dtctl.operations.consent import Consents, may_start
 
     allowed_here = may_start(cluster, overrides, local=local)
     plan = make_plan(cluster, hostname, local=local)
+    record = record_of(plan)
+    asked = select_hosts(record, [*record.hosts], exclude)
     known: Mapping[str, str] = {}
     if local or not Consents().missing(sendings(cluster, VALUES, os.environ)):
         with suppress(PreflightError):  # `up` reports an env file that cannot be used
             known = known_secrets(cluster, os.environ)
     content = environment_content(cluster)
     context = context_of(plan, content, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
-    return context, record_of(plan)
+    return dataclasses.replace(context, excluded=frozenset(plan.members) - {*asked}), record
 
 
 def inspection(plan: RunPlan, *, content: EnvironmentContent, bundle: str, secrets: Mapping[str, str]) -> InPassing:

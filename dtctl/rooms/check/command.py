@@ -10,6 +10,7 @@ from dtctl.cli.ending import exit_for
 from dtctl.cli.late import console, document, errors, operations, render, rooms
 from dtctl.cli.options import (
     ClusterFile,
+    Exclude,
     Local,
     OutputOption,
     Overrides,
@@ -29,6 +30,7 @@ FirewallKind = Literal["nftables", "iptables", "ufw"]
 def check(
     scope: Scope,
     cluster_file: ClusterFile = None,
+    exclude: Exclude = None,
     overrides: Overrides = None,
     local: Local = False,
     ports_from: PortsFrom = None,
@@ -50,11 +52,11 @@ def check(
         )
         return rooms.check.screen.show_rules(rules, print_firewall, output)
     context, record = rooms.check.checking.prepare_check(
-        cluster, scope.transport.hostname, overrides, local=local, deep=deep
+        cluster, scope.transport.hostname, overrides, local=local, deep=deep, exclude=exclude or []
     )
     with (
         scope.on_interrupt("nothing was started; what was written to try is removed"),
-        render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+        render.progress.UpProgress(context.hosts, quiet=quiet or output == "json") as progress,
     ):
         checked = rooms.check.checking.check(context, record, scope.transport, progress)
     if cluster.trainer.secrets and not record.is_local and unallowed(cluster, operations.sending.VALUES, local=local):

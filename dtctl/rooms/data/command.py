@@ -9,7 +9,7 @@ import typer
 
 from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.late import console, document, errors, operations, render, rooms
-from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
+from dtctl.cli.options import Exclude, OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
 from dtctl.cli.watching import require_sending, require_to_write
 from dtctl.errors import ExitCode, UsageError
 
@@ -28,6 +28,7 @@ def data(
     action: Annotated[
         str, typer.Argument(metavar="[status|push|verify|drop]", help="What to do; status if omitted.")
     ] = "status",
+    exclude: Exclude = None,
     overrides: Overrides = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="With push: replace files that others have put there, and that differ.")
@@ -39,7 +40,7 @@ def data(
     """Show, push, verify or drop the data set on the hosts."""
     check_action("data", action, _ACTIONS, _OWN, {"--overwrite": overwrite, "--yes": yes})
     shows = not quiet and output == "text"
-    record, found = _found(scope, overrides, action, shows=shows)
+    record, found = _found(scope, exclude, overrides, action, shows=shows)
     if action == "push":
         return _push(scope, record, found, overwrite=overwrite, shows=shows, output=output)
     if action == "drop":
@@ -47,7 +48,9 @@ def data(
     return _show(scope, record, found, verifies=action == "verify", shows=shows, output=output)
 
 
-def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
+def _found(
+    scope: Scope, exclude: list[str] | None, overrides: list[str] | None, action: str, *, shows: bool
+) -> tuple[RunRecord, DataSet]:
     """The data set of a cluster file; its source is read only where needed."""
     from dtctl.plan import plan_roster
 
@@ -56,13 +59,14 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
     if action in ("push", "drop"):
         require_to_write(cluster, overrides)
     record = operations.run_record.record_of(plan_roster(cluster))
+    hosts = operations.selection.select_hosts(record, [*record.hosts], exclude or [])
     if action == "push":
         require_sending(cluster, operations.sending.DATA)
     if action == "status" and not source.is_dir():
         errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")
     reads = action == "push" or (action == "status" and source.is_dir())
     with rooms.data.screen.source_progress(source, quiet=not shows) as report:
-        return record, rooms.data.operation.data_set(cluster, report, read=reads)
+        return record, rooms.data.operation.data_set(cluster, report, read=reads).only(*hosts)
 
 
 def _push(scope: Scope, record: RunRecord, data_set: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:

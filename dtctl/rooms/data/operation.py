@@ -45,9 +45,9 @@ class DataSet:
     def hosts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(place.host for place in self.places))
 
-    def only(self, host: str) -> DataSet:
-        """The data set for one host only."""
-        return dataclasses.replace(self, places=self.on(host))
+    def only(self, *hosts: str) -> DataSet:
+        """The data set for these hosts only."""
+        return dataclasses.replace(self, places=tuple(place for place in self.places if place.host in hosts))
 
     def on(self, host: str) -> tuple[DataPlace, ...]:
         return tuple(place for place in self.places if place.host == host)

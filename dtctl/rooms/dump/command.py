@@ -6,16 +6,16 @@ import typer
 
 from dtctl.cli.ending import report_errors
 from dtctl.cli.late import document, rooms
-from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
+from dtctl.cli.options import Exclude, OutputOption, Scope, Tasks, on_run
 from dtctl.cli.watching import chosen
 from dtctl.errors import ExitCode
 
 
 @on_run
-def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
+def dump(scope: Scope, tasks: Tasks = None, exclude: Exclude = None, output: OutputOption = "text") -> None:
     """Show the Python stacks of live trainers without stopping them."""
     record = scope.placed()
-    found = rooms.dump.operation.dump(record, scope.transport, chosen(record, tasks))
+    found = rooms.dump.operation.dump(record, scope.transport, chosen(record, tasks, exclude))
     if output == "json":
         document.print_json("Dump", rooms.dump.document.dumps(found))
     else:

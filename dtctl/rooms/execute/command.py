@@ -11,7 +11,7 @@ import typer
 from dtctl.cli.completion import complete_places, complete_tasks
 from dtctl.cli.ending import report_errors
 from dtctl.cli.late import document, operations, render, rooms
-from dtctl.cli.options import OutputOption, Raw, Scope, on_run
+from dtctl.cli.options import Exclude, OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
 
@@ -26,6 +26,7 @@ def exec(  # noqa: A001 (the command's own name)
             autocompletion=complete_places,
         ),
     ],
+    exclude: Exclude = None,
     home: Annotated[bool, typer.Option("--home", help="Run in the home directory, not in the code's.")] = False,
     raw: Raw = False,
     output: OutputOption = "text",
@@ -33,7 +34,7 @@ def exec(  # noqa: A001 (the command's own name)
     """Run a command in the environment of tasks, or on hosts, without a shell."""
     record = scope.placed(for_its_hosts=True)
     where, command = _split(words)
-    places = rooms.execute.operation.targets(record, where)
+    places = rooms.execute.operation.targets(record, where, exclude or [])
     printer = render.awaiting.OutputPrinter([place.name for place in places], raw=raw)
     on_output = printer.print
     if output == "json":

@@ -34,11 +34,15 @@ class Target:
         return str(self.task) if self.task else f"@{self.host.name}"
 
 
-def targets(record: RunRecord, where: Sequence[str]) -> list[Target]:
-    """The named tasks; hosts if a host, or nothing, is named."""
-    if where and not any(word.startswith("@") for word in where):
-        return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
-    return [Target(record.hosts[name]) for name in select_hosts(record, where)]
+def targets(record: RunRecord, where: Sequence[str], exclude: Sequence[str] = ()) -> list[Target]:
+    """The named tasks; hosts if a host, or nothing, is named. Without `where`, it is `exclude` that names them.
+
+    A task in `exclude` stands for its host where hosts are meant, and a host for its tasks where tasks are.
+    """
+    named = where or exclude
+    if named and not any(word.startswith("@") for word in named):
+        return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where, exclude)]
+    return [Target(record.hosts[name]) for name in select_hosts(record, where, exclude)]
 
 
 def exit_code(done: ExecResult) -> int:

@@ -88,6 +88,13 @@ def test_a_host_that_cannot_be_asked_does_not_hinder_the_others() -> None:
     assert checked_screen.summary(found).startswith("a,c,d checked in ")
 
 
+def test_an_excluded_host_is_not_asked_and_nothing_is_found_about_it() -> None:
+    transport = FakeTransport(Hosts(d=300.0))
+    found = checked(transport, context(excluded=frozenset("d")))
+    assert (sorted(transport.opened), found.hosts) == (["a", "b", "c"], ("a", "b", "c"))
+    assert (found.found, found.errors, found.failed) == ((), {}, False)
+
+
 def test_a_host_that_answers_something_else_is_not_trusted() -> None:
     class Silent(Hosts):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:

@@ -177,7 +177,8 @@ def test_coordinator_may_report_what_a_spare_that_is_gone_had() -> None:
 def test_commands_for_all_hosts_pass_over_those_without_tasks_unless_named() -> None:
     known = RECORD.as_known(AFTER)
     assert select_hosts(known, []) == known.task_hosts == ("a", "b", "d", "s")
-    assert select_hosts(known, ["c", "t"]) == ("c", "t")
+    assert select_hosts(known, ["c", "t"]) == select_hosts(known, ["c", "@t"]) == ("c", "t")
+    assert select_hosts(known, ["@c", "d", "t"], ["@t"]) == ("c", "d")
 
 
 def test_moved_tasks_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

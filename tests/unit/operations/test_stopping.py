@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
 from dtctl.plan import plan_roster
 from dtctl.render.result import show_scaled
+from dtctl.rooms.execute.operation import targets
 from dtctl.transport.seam import Message
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.coordinated import record, viewed
@@ -311,6 +312,53 @@ def test_an_unknown_selector_lists_valid_ones(word: str, message: str, hint: str
         select_tasks(RECORD, [word])
     assert message in error.value.summary
     assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("args", "exclude", "tasks"),
+    [
+        ([], ["@n3"], "ps:0 ps:1 worker:0 worker:1"),
+        (["worker"], ["worker:3"], "worker:0 worker:1 worker:2"),
+        (["worker"], ["worker:0-1", "@n3", "ps"], None),
+        (["@n[1-3]"], ["ps", "worker:0,2"], "worker:1 worker:3"),
+        (["ps"], ["worker:3"], "ps:0 ps:1"),
+    ],
+)
+def test_excluded_tasks_are_left_out(args: list[str], exclude: list[str], tasks: str | None) -> None:
+    if tasks is not None:
+        assert " ".join(map(str, select_tasks(RECORD, args, exclude))) == tasks
+        return
+    with pytest.raises(UsageError, match="no task is left without worker:0-1 and @n3 and ps") as error:
+        select_tasks(RECORD, args, exclude)
+    assert error.value.hint == "exclude fewer of worker:0, worker:1, worker:2, worker:3"
+
+
+@pytest.mark.parametrize("select", [select_tasks, select_hosts])
+@pytest.mark.parametrize("word", ["wroker:1", "@n9", "worker:9"])
+def test_an_unknown_excluded_name_is_refused_as_a_named_one_is(
+    select: Callable[[RunRecord, Sequence[str], Sequence[str]], object], word: str
+) -> None:
+    with pytest.raises(UsageError, match="there is no"):
+        select(RECORD, ["worker"], [word])
+
+
+def test_a_command_runs_on_what_is_left_hosts_or_tasks_as_they_are_named() -> None:
+    def names(where: list[str], *exclude: str) -> str:
+        return " ".join(target.name for target in targets(RECORD, where, exclude))
+
+    assert names([], "@n3") == "@n1 @n2"
+    assert names([], "worker:3", "ps") == "worker:0 worker:1 worker:2"
+    assert names(["worker"], "@n3") == "worker:0 worker:1"
+    assert names(["@n[1-3]"], "worker:3") == "@n1 @n2"
+
+
+def test_excluded_hosts_are_named_plainly_or_by_their_tasks() -> None:
+    assert select_hosts(RECORD, [], ["n2"]) == ("n1", "n3")
+    assert select_hosts(RECORD, ["@n[1-3]"], ["worker:2"]) == ("n1", "n2")
+    assert select_hosts(RECORD, ["n1"], ["@n[2-3]"]) == ("n1",)
+    with pytest.raises(UsageError, match="no host is left without worker") as error:
+        select_hosts(RECORD, [], ["worker"])
+    assert error.value.hint == "exclude fewer of n1, n2, n3"
 
 
 def test_hosts_are_named_plainly_or_by_their_tasks() -> None:

@@ -144,11 +144,11 @@ def _view(context: CheckContext, answers: Answers[Facts]) -> View:
         {endpoint for endpoints in _doubted(context, answers).values() for endpoint in endpoints} if second else set()
     )
     gone = {endpoint for endpoint in doubted if _is_gone(endpoint, answers)}
-    # the listeners of a host that was lost meanwhile are unknown
+    # the listeners of a host that is not asked, or was lost meanwhile, are unknown
     endpoints = {
         (endpoint.whose, endpoint.host): endpoint
         for endpoint in _open_endpoints(context, answers)
-        if endpoint not in gone and endpoint.host not in answers.errors
+        if endpoint not in gone and endpoint.host in context.hosts and endpoint.host not in answers.errors
     }
     return View(
         {host: facts["bound"] for host, facts in answers.first.items()},

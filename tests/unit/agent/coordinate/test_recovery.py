@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,74 @@ def test_a_task_that_a_person_restarts_while_it_waits_for_that_comes_back_at_onc
     world.until(lambda: recovered(world), limit_s=30)
     assert world.condition == "Running"
     only_once_more(world, *(world.tasks if start is collective else [name]))
+
+
+BAD_SHAPE = "Traceback (most recent call last):\nValueError: shapes (%d, 3) and (4,) do not match"
+DAMAGED = "Traceback (most recent call last):\nKeyError: 'layer_%d'"
+PEER_LOST = "Traceback (most recent call last):\nConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+def tries_until_failed(
+    count: int, ends: Callable[[int], Mapping[str, str]], *, steps: Container[int] = (), **budget: Any
+) -> tuple[int, str]:
+    """A collective of so many workers, in which try N of the group (from 0) ends with the ends of `ends(N)`: the log
+    of each worker that ends by itself. How often the group was tried when the run had failed, and why it has.
+
+    `steps`: tries in which the workers come further than before.
+    """
+    recovery = {"repeat": 3, "max_restarts": 20, "max_run_restarts": 100, "backoff_max_s": 1.0, **budget}
+    world = World("collective", {f"worker:{one}": f"h{one}" for one in range(count)}, recovery=recovery)
+    for number in range(12):
+        world.until(lambda: set(world.states.values()) == {"running"})
+        world.run_for(3.0)
+        if number in steps:
+            for name in world.tasks:
+                world.tell_step(name, 100 * (number + 1))
+            world.run_for(3.0)
+        for name, log in ends(number).items():
+            world.die(name, code=1, log=log % number if "%d" in log else log)
+        world.run_for(10.0)
+        if world.condition == "Failed":
+            return number + 1, reason_of(world.data["condition"])
+    return 0, ""
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_workers_that_end_in_turn_with_one_error_have_the_tries_of_one(count: int) -> None:
+    tries, why = tries_until_failed(count, lambda number: {f"worker:{number * 5 % count}": BAD_SHAPE})
+    assert (tries, "gave up after 3 identical failures" in why) == (3, True), why
+
+
+def test_workers_that_all_end_with_one_error_have_its_tries_whoever_is_noticed_first() -> None:
+    tries, why = tries_until_failed(6, lambda number: {f"worker:{one}": BAD_SHAPE for one in range(number % 2, 6)})
+    assert (tries, "gave up after 3 identical failures" in why) == (3, True), why
+
+
+def test_error_of_one_worker_counts_where_another_that_lost_it_is_noticed_first() -> None:
+    tries, _ = tries_until_failed(4, lambda number: {"worker:0": PEER_LOST, f"worker:{1 + number % 3}": BAD_SHAPE})
+    assert tries == 3
+
+
+def test_a_new_step_gives_the_group_its_tries_again() -> None:
+    def ends(number: int) -> dict[str, str]:
+        return {f"worker:{number % 6}": BAD_SHAPE}
+
+    assert tries_until_failed(6, ends, steps=range(12)) == (0, "")
+    tries, _ = tries_until_failed(6, ends, steps=(0, 1, 2, 4))
+    assert tries == 7  # with the step of the fifth try, it, the sixth and the seventh
+
+
+@pytest.mark.parametrize(
+    ("ends", "budget"),
+    [
+        (lambda number: {f"worker:{number % 6}": BAD_SHAPE if number % 2 else DAMAGED}, {}),
+        (lambda number: {f"worker:{number % 6}": PEER_LOST}, {}),
+        (lambda number: {f"worker:{number % 6}": BAD_SHAPE}, {"repeat": 0}),
+        (lambda number: {f"worker:{number % 6}": BAD_SHAPE}, {"retry": [1]}),
+    ],
+    ids=["two errors in turn", "lost peers", "no limit", "a code that is always retried"],
+)
+def test_group_is_tried_on_where_no_single_error_repeats_itself(
+    ends: Callable[[int], Mapping[str, str]], budget: dict[str, Any]
+) -> None:
+    assert tries_until_failed(6, ends, **budget) == (0, "")
