@@ -21,7 +21,7 @@ from ..host.budget import Budget, Silent, within
 from ..records.kinds import made
 from ..records.run_state import MOST_REPAIRS, LostCheckpoint, Repaired
 from ..records.values import Repair, brief
-from . import formats, reading, verifying
+from . import reading, state_file, verifying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LIMIT_S = reading.LOOK_S + 1.0
 """The time limit of a repair: after that a task may write there again."""
 
-_STATE = formats.STATE_FILE
+_STATE = state_file.STATE_FILE
 _MOST_STATE_BYTES = 4 * 1024 * 1024
 
 
@@ -132,12 +132,12 @@ class OpenDirectory:
         text = self.state()
         if text:
             for name, other in renamed.items():
-                text = formats.with_renamed(text.strip(), name, other)
+                text = state_file.with_renamed(text.strip(), name, other)
             self._write_state(text)
 
     def name_newest(self, name: str, now: float) -> None:
         """Makes the file `checkpoint` name this checkpoint as the one to restore; its other entries stay."""
-        self._write_state(formats.with_newest(self.state(), name, now))
+        self._write_state(state_file.with_newest(self.state(), name, now))
 
     def _write_state(self, text: str) -> None:
         mode = 0o600
