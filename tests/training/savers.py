@@ -52,7 +52,7 @@ def torch_save(directory: Path, steps: int, pause: float) -> None:
         optimizer.load_state_dict(saved["optimizer"])
         step = saved["step"]
     say("continues from", step)
-    for step in range(step + 1, steps + 1):
+    for step in range(step + 1, steps + 1):  # noqa: B020, its beginning is read once
         train(model, optimizer)
         content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
         torch.save(content, directory / f"model_step_{step}.pt")

@@ -56,7 +56,8 @@ class Format:
     """A format. `resumes`: whether a training continues from it; others hold weights alone.
 
     `pointer`: the file beside it that names the one to restore. `numbered`: a trainer takes the one with the largest
-    number, so that a damaged one is in the way of older ones; of others the program knows the name.
+    number, so that a damaged one is in the way of older ones. `newest_link`: names of files that may be links to the
+    newest one. Of others the program knows the names. `is_repaired`: whether a damaged one is set aside.
     """
 
     is_directory = False
@@ -70,6 +71,8 @@ class Format:
         resumes: bool = True,
         pointer: Optional[str] = None,
         numbered: bool = False,
+        newest_link: Optional[str] = None,
+        is_repaired: bool = True,
         temporary: Optional[str] = None,
         no_checksums: Optional[str] = None,
     ) -> None:
@@ -79,6 +82,8 @@ class Format:
         self.resumes = resumes
         self.pointer = pointer
         self.numbered = numbered
+        self.newest_link = newest_link
+        self.is_repaired = is_repaired
         self.temporary = temporary
         self.no_checksums = no_checksums
 
@@ -110,9 +115,10 @@ class FileFormat(Format):
         step: Callable[[str], Optional[int]] = lambda path: None,
         companions: Callable[[str], List[str]] = lambda name: [],
         resumes: bool = True,
+        newest_link: Optional[str] = None,
         links: bool = False,
     ) -> None:
-        super().__init__(kind, title, texts, resumes=resumes)
+        super().__init__(kind, title, texts, resumes=resumes, newest_link=newest_link, is_repaired=resumes)
         self.names = names
         self.links = links
         """Whether a link with such a name is listed; otherwise what it leads to is."""
@@ -153,10 +159,18 @@ class DirectoryFormat(Format):
         pointer: Optional[str] = None,
         temporary: Optional[str] = None,
         no_checksums: Optional[str] = None,
+        is_repaired: bool = True,
         links: bool = False,
     ) -> None:
         super().__init__(
-            kind, title, texts, pointer=pointer, numbered=True, temporary=temporary, no_checksums=no_checksums
+            kind,
+            title,
+            texts,
+            pointer=pointer,
+            numbered=True,
+            is_repaired=is_repaired,
+            temporary=temporary,
+            no_checksums=no_checksums,
         )
         self.marks = marks
         """Small files by which it is recognised and judged, the one that is written last before the others."""
@@ -290,6 +304,7 @@ FILES = (
             '`ckpt_path="last"` takes the newest `last*.ckpt`; else the program names it',
         ),
         names=torch_files.LIGHTNING_NAME,
+        newest_link=r"last(?:-v[0-9]+)?\.ckpt\Z",
         problem=torch_files.problem,
         damage=_torch_damage,
         step=torch_files.step,
@@ -321,6 +336,7 @@ DIRECTORIES = (
         step=orbax.step,
         marks=orbax.MARKS,
         no_checksums=orbax.NO_CHECKSUMS,
+        is_repaired=False,  # its CheckpointManager ignores what has not ended, and removes it
         links=True,
     ),
     DirectoryFormat(
