@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import checkpoint_formats
 import examples_page
 import manual_pages
 import prose
@@ -96,6 +97,7 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "glossary.md"] = manual_pages.glossary()
     texts[DOCS / "examples.md"] = examples_page.examples()
     texts[DOCS / "python-api.md"] = python_reference.python_api(texts[DOCS / "python-api.md"])
+    texts[DOCS / "checkpoints.md"] = checkpoint_formats.with_table(texts[DOCS / "checkpoints.md"])
     return {**{path: prose.filled(text) for path, text in texts.items()}, **shipped.files()}
 
 

@@ -24,6 +24,7 @@ from dtctl.operations.up.result import SETTLE_S, UnusedCheckpoint, UpReport, UpR
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.config.cluster import Cluster as Config
+    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.findings import Checked as CheckedHosts
     from dtctl.operations.up.launch import Start
     from dtctl.operations.up.succession import Unended
@@ -169,6 +170,12 @@ class _Report(UpReport):
         from dtctl.render.starting import at_step_zero
 
         log.warning("%s", "\n".join(at_step_zero(unseen)))
+
+    def incomplete(self, found: Sequence[Checkpoints]) -> None:
+        from dtctl.render.starting import not_complete
+
+        for one in found:
+            log.warning("%s", "\n".join(not_complete(one)))
 
     def unknown_end(self, left: Unended) -> None:
         from dtctl.render.starting import unknown_end

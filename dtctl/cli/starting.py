@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import NoReturn
 
@@ -17,6 +17,7 @@ from dtctl.cli.scope import Announced, Scope
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.model import TaskId
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client import Progress, controller_name
 from dtctl.operations.findings import Checked
 from dtctl.operations.follow import follow
@@ -75,6 +76,9 @@ class StartReport(UpReport):
 
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
         starting.show_unseen(unseen)
+
+    def incomplete(self, found: Sequence[Checkpoints]) -> None:
+        starting.show_incomplete(found)
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:

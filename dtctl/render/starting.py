@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
     from dtctl.bundle import Bundle
     from dtctl.config.outgoing import Sending
+    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.replace import Replacement
     from dtctl.operations.up.readying import Left
     from dtctl.plan import RunPlan
@@ -305,6 +306,25 @@ def show_unseen(unseen: UnusedCheckpoint) -> None:
     """Warns of a checkpoint that is not used, before anything is started and when a bar may be moving."""
     with still():
         show_warning(*at_step_zero(unseen))
+
+
+def show_incomplete(found: Sequence[Checkpoints]) -> None:
+    """Warns of the newest checkpoints that are not complete, before anything is started and a bar may be moving."""
+    with still():
+        for one in found:
+            show_warning(*not_complete(one))
+
+
+def not_complete(found: Checkpoints) -> tuple[str, str]:
+    """What is wrong with the newest checkpoint of a directory, and what a trainer may find there."""
+    newest, complete = found.report["incomplete"][0], found.report["newest_complete"]
+    if (newest["problem"] or "").endswith("is missing"):
+        hint = "if other hosts have it: dirs.output or checkpoint.dir has to be a directory that all of them share"
+    elif complete is not None:
+        hint = f"the newest complete one is {complete['prefix']}; after a failure dtctl sets the damaged one aside"
+    else:
+        hint = "dtctl checkpoints    shows which others there are; there is no complete one in this directory"
+    return f"the newest checkpoint in {found.where}, {newest['prefix']}, is not complete: {newest['problem']}", hint
 
 
 def at_step_zero(unseen: UnusedCheckpoint) -> tuple[str, str]:

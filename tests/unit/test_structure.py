@@ -143,7 +143,8 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.formats", "dtctl.agent.rooms.checkpoints.storing", "dtctl.agent.rooms.metrics.reading"),
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.state_file", "dtctl.agent.checkpoints.keras"),
+    *("dtctl.agent.checkpoints.orbax", "dtctl.agent.rooms.checkpoints.storing", "dtctl.agent.rooms.metrics.reading"),
     *("dtctl.agent.host.budget", "dtctl.agent.bundles.tree", "dtctl.agent.host.errors"),
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
@@ -205,7 +206,7 @@ ENTRIES = {
     "logs": {"reader", "sieve", "lines"},
     "dump": {"", "stacks"},
     "bundles": {"blocks", "receiver", "store", "tree", "working"},
-    "checkpoints": {"reading", "repair", "directories", "formats", "tensor_bundle", "verifying"},
+    "checkpoints": {"reading", "repair", "directories", "formats", "state_file", "tensor_bundle", "verifying"},
     "hooks": {"posting", "sender"},
     "vitals": {"drivers", "gpus", "machine_load", "usage"},
     "link": {"hub", "acceptor", "dialer", "peer", "tls"},

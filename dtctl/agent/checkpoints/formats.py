@@ -1,259 +1,451 @@
-"""Reads checkpoints other than TensorFlow's own files of tensors: Keras, Orbax, and the file `checkpoint`.
+"""The formats of checkpoints, one row each: how one is recognised, when it is whole, its step, what is temporary, and
+how a trainer finds the newest.
 
-Keras 3 saves a zip archive (`.keras`) or an HDF5 file (`.weights.h5`), each in a single file. Both contain the length
-of the file, so a truncated one is detected without Keras. `BackupAndRestore` writes `latest.weights.h5`, or
-`epoch_1.weights.h5`, and `training_metadata.json` next to it.
-
-Orbax saves a directory for each checkpoint, with a file of metadata in it, as programs of JAX write them. A save works
-in a directory whose name has a suffix, and renames it when it has ended; if a storage cannot rename a directory
-atomically, `commit_success.txt` is written last (orbax/checkpoint/_src/path/atomicity.py).
-
-TensorFlow's file `checkpoint` names the checkpoint of its directory to restore, and the others: a text CheckpointState
-(tensorflow/python/training/checkpoint_state.proto), one field a line. TF1 writes absolute paths, TF2 relative names,
-and times for the paths with the same index.
+Each format is read without its library, by the module of its own name. Nothing is unpickled. A checkpoint is several
+files with one beginning (TensorFlow), one file, or one directory; it is named by that.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import struct
 from contextlib import suppress
 
 from ..host import files
+from ..host.budget import Spent
+from . import deepspeed, huggingface, keras, mxnet, orbax, safetensors, state_file, torch_distributed, torch_files
+from .torch_files import STEP_IN_NAME
+from .trees import Names, Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import BinaryIO, Callable, List, Optional, Tuple
-    from zipfile import ZipFile, ZipInfo
+    from typing import Callable, List, Optional, Tuple
 
     from ..host.budget import Budget
+    from ..records.checkpoints import CheckpointKind
+
+    Check = Callable[[], None]
+
+Foreign = (torch_files.Foreign, mxnet.Foreign)
+"""Raised for a file that has the name of a checkpoint, and is none."""
 
 
-KERAS_NAME = r"(?s)(.+)\.(keras|weights\.h5)\Z"
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_SUPERBLOCK_BYTES = 96
-_PIECE_BYTES = 1 << 20
-_MOST_CONTENTS = 1 << 20
-"""The most bytes of an archive's table of contents: some thousand parts, where Keras writes a handful. Each part takes
-ten times as much memory as it has bytes there."""
-_END_BYTES = 66_000
-"""The bytes that contain the end of an archive: it has 22 bytes, and a comment of at most 65535."""
-_FIRST_PART = "config.json"
-"""The part without which Keras loads no archive."""
+class Texts:
+    """A row of the table in docs/checkpoints.md."""
+
+    def __init__(self, recognised: str, whole: str, step: str, temporary: str, newest: str) -> None:
+        self.recognised = recognised
+        self.whole = whole
+        self.step = step
+        self.temporary = temporary
+        self.newest = newest
 
 
-def keras_problem(path: str) -> Optional[str]:
-    """Why the file cannot be whole; None when it may be. Raises OSError."""
-    import zipfile  # rarely needed
+class Inspected:
+    """What one look shows of a checkpoint."""
 
-    with open(files.descriptor(path), "rb") as file:
-        if path.endswith(".keras"):
-            return None if zipfile.is_zipfile(file) else "it is cut short, or is no archive"
-        return _of_hdf5(file)
+    def __init__(self, problem: Optional[str], step: Optional[int], size_bytes: int, shards: int = 1) -> None:
+        self.problem = problem
+        self.step = step
+        self.size_bytes = size_bytes
+        self.shards = shards
 
 
-def keras_damage(path: str, check: Callable[[], None] = lambda: None) -> List[str]:
-    """The damage in the file. An archive has a checksum of each part; of an HDF5 file only the length is known.
+class Format:
+    """A format. `resumes`: whether a training continues from it; others hold weights alone.
 
-    A small archive may contain terabytes: `check` is called after each piece, and an exception of it ends the reading.
+    `pointer`: the file beside it that names the one to restore. `numbered`: a trainer takes the one with the largest
+    number, so that a damaged one is in the way of older ones. `newest_link`: names of files that may be links to the
+    newest one. Of others the program knows the names. `is_repaired`: whether a damaged one is set aside.
     """
-    import zipfile  # rarely needed
 
-    try:
-        found = keras_problem(path)
-        if found is not None or not path.endswith(".keras"):
-            return [found] if found is not None else []
-        with _Archive(open(files.descriptor(path), "rb", buffering=0)) as file, zipfile.ZipFile(file) as archive:
-            problem = _problem_of_archive(archive, _number_of_parts(file), check)
-            return [] if problem is None else [problem]
-    except FileNotFoundError:
-        return ["it is missing"]
-    except files.Unfit as unfit:
-        return ["it %s" % unfit.strerror]
-    except OSError as error:
-        return ["it cannot be read: %s" % error.strerror]
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, struct.error) as error:
-        return ["it is damaged: %s" % (str(error)[:200] or "it ends within a part")]
+    is_directory = False
 
+    def __init__(
+        self,
+        kind: CheckpointKind,
+        title: str,
+        texts: Texts,
+        *,
+        resumes: bool = True,
+        pointer: Optional[str] = None,
+        numbered: bool = False,
+        newest_link: Optional[str] = None,
+        is_repaired: bool = True,
+        temporary: Optional[str] = None,
+        no_checksums: Optional[str] = None,
+    ) -> None:
+        self.kind = kind
+        self.title = title
+        self.texts = texts
+        self.resumes = resumes
+        self.pointer = pointer
+        self.numbered = numbered
+        self.newest_link = newest_link
+        self.is_repaired = is_repaired
+        self.temporary = temporary
+        self.no_checksums = no_checksums
 
-class _Archive(io.BufferedReader):
-    """Limits reads: the table of contents is read as a whole, and may claim any size."""
+    def inspect(self, path: str, budget: Budget) -> Inspected:
+        """Raises OSError, Spent, and one of Foreign."""
+        raise NotImplementedError
 
-    def read(self, size: Optional[int] = -1) -> bytes:
-        if size is not None and size > _MOST_CONTENTS:
-            raise ValueError("its table of contents is too large")
-        return super().read(_MOST_CONTENTS if size is None or size < 0 else size)
+    def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
+        """The damage by every byte, and why not all could be checked. Raises OSError, Spent, and one of Foreign."""
+        raise NotImplementedError
 
-
-def _number_of_parts(file: BinaryIO) -> Optional[int]:
-    """How many parts the end of an archive claims (APPNOTE.TXT, 4.3.16); None where it has no room for the number."""
-    file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
-    end = file.read(_END_BYTES)
-    number = int.from_bytes(end[end.rindex(b"PK\5\6") + 10 :][:2], "little")
-    return None if number == 0xFFFF else number
-
-
-def _problem_of_archive(archive: ZipFile, number: Optional[int], check: Callable[[], None]) -> Optional[str]:
-    import zipfile
-
-    parts = archive.infolist()
-    if number not in (None, len(parts)):
-        return "its table of contents has %d of %d parts" % (len(parts), number)
-    if all(part.filename != _FIRST_PART for part in parts):
-        return "%s is missing in it" % _FIRST_PART
-    for part in parts:
-        # Keras writes no other kinds; those of `bzip2` and `lzma` would be expanded in memory without any limit
-        if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            return "%s in it is compressed in a way that Keras does not use" % part.filename[:200]
-        if not _is_sound(archive, part, check):
-            return "%s in it does not match its checksum" % part.filename[:200]
-    return None
+    def companions(self, name: str) -> List[str]:
+        """Files beside it that a trainer restores with it, by their names."""
+        return []
 
 
-def _is_sound(archive: ZipFile, part: ZipInfo, check: Callable[[], None]) -> bool:
-    import zipfile
-    import zlib
+class FileFormat(Format):
+    """One file is a checkpoint."""
 
-    left = part.file_size
-    try:
-        with archive.open(part) as piece:
-            while True:
-                data = piece.read(_PIECE_BYTES)
-                if not data:
-                    return left == 0
-                left -= len(data)
-                check()
-    except (zipfile.BadZipFile, zlib.error):
-        return False
+    def __init__(
+        self,
+        kind: CheckpointKind,
+        title: str,
+        texts: Texts,
+        *,
+        names: str,
+        problem: Callable[[str], Optional[str]],
+        damage: Callable[[str, Check], Tuple[List[str], Optional[str]]],
+        step: Callable[[str], Optional[int]] = lambda path: None,
+        companions: Callable[[str], List[str]] = lambda name: [],
+        resumes: bool = True,
+        newest_link: Optional[str] = None,
+        links: bool = False,
+    ) -> None:
+        super().__init__(kind, title, texts, resumes=resumes, newest_link=newest_link, is_repaired=resumes)
+        self.names = names
+        self.links = links
+        """Whether a link with such a name is listed; otherwise what it leads to is."""
+        self._problem = problem
+        self._damage = damage
+        self._step = step
+        self._companions = companions
 
+    def inspect(self, path: str, budget: Budget) -> Inspected:
+        budget.check()
+        problem = self._problem(path)
+        step = self._step(path) if problem is None else step_in_name(os.path.basename(path))
+        return Inspected(problem, step, files.stat_regular(path).st_size)
 
-def _of_hdf5(file: BinaryIO) -> Optional[str]:
-    """The damage by the superblock, which comes first (HDF5 file format specification, II.A)."""
-    head = file.read(_SUPERBLOCK_BYTES)
-    size = os.fstat(file.fileno()).st_size
-    if not head.startswith(_SIGNATURE) or len(head) < 48:
-        return "it is cut short, or is no HDF5 file"
-    version = head[8]
-    place = {0: 24, 1: 28, 2: 12, 3: 12}.get(version)
-    width = head[13] if version < 2 else head[9]
-    if place is None or width != 8:
-        return None  # of an unknown kind
-    at = place + 16  # after the base address and one more
-    (end,) = struct.unpack_from("<Q", head, at)
-    return None if size >= end else "it is cut short: it has %d of %d bytes" % (size, end)
+    def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
+        return self._damage(path, budget.check)
 
-
-METADATA = "_CHECKPOINT_METADATA"
-COMMITTED = "commit_success.txt"
-ORBAX_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
-"""Files that identify a directory as a checkpoint; the last two are of versions before 0.6."""
-
-_UNFINISHED = r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z"
-_STEP = r"(?:\A|[_-])([0-9]{1,15})\Z"
-_MOST_METADATA_BYTES = 1 << 20
-_MOST_DEPTH = 6
+    def companions(self, name: str) -> List[str]:
+        return self._companions(name)
 
 
-def is_orbax(path: str) -> bool:
-    """Whether a directory is one of Orbax's, or is about to become one. Raises OSError."""
-    return re.search(_UNFINISHED, path) is not None or any(
-        os.path.lexists(os.path.join(path, mark)) for mark in ORBAX_MARKS
-    )
+class DirectoryFormat(Format):
+    """One directory is a checkpoint."""
+
+    is_directory = True
+
+    def __init__(
+        self,
+        kind: CheckpointKind,
+        title: str,
+        texts: Texts,
+        *,
+        recognises: Callable[[str, Names], bool],
+        problem: Callable[[str, Tree], Optional[str]],
+        step: Callable[[str, Tree], Optional[int]],
+        marks: Tuple[str, ...],
+        shards: Callable[[Tree], int] = lambda tree: 1,
+        pointer: Optional[str] = None,
+        temporary: Optional[str] = None,
+        no_checksums: Optional[str] = None,
+        is_repaired: bool = True,
+        links: bool = False,
+    ) -> None:
+        super().__init__(
+            kind,
+            title,
+            texts,
+            pointer=pointer,
+            numbered=True,
+            is_repaired=is_repaired,
+            temporary=temporary,
+            no_checksums=no_checksums,
+        )
+        self.marks = marks
+        """Small files by which it is recognised and judged, the one that is written last before the others."""
+        self.links = links
+        self._recognises = recognises
+        self._problem = problem
+        self._step = step
+        self._shards = shards
+
+    def recognises(self, name: str, names: Names) -> bool:
+        return self._recognises(name, names)
+
+    def modified(self, path: str) -> float:
+        """The time of its last change: that of its first mark, else its own. Raises OSError."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.lstat(os.path.join(path, self.marks[0])).st_mtime
+        return os.lstat(path).st_mtime
+
+    def inspect(self, path: str, budget: Budget) -> Inspected:
+        tree, name = Tree(path, budget), os.path.basename(path)
+        return Inspected(self._problem(name, tree), self._step(name, tree), tree.size_bytes, self._shards(tree))
+
+    def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
+        tree = Tree(path, budget)
+        found = self._problem(os.path.basename(path), tree)
+        problems, unread = ([found], []) if found is not None else tree.damage(budget.check)
+        why = [*([self.no_checksums] if self.no_checksums else []), *dict.fromkeys(unread)]
+        return problems, "; ".join(why) or None
 
 
-def orbax_step(name: str) -> Optional[int]:
-    """The step by the name of its directory, as a CheckpointManager chooses it: `100`, `checkpoint_100`."""
-    found = re.search(_STEP, re.sub(_UNFINISHED, "", os.path.basename(name)))
+def step_in_name(name: str) -> Optional[int]:
+    """The number in a name that can only be a step."""
+    found = re.match(STEP_IN_NAME, name)
     return int(found.group(1)) if found else None
 
 
-def orbax_problem(path: str) -> Optional[str]:
-    """Why it is not complete; None when it is. Raises OSError."""
-    unfinished = "the save has not ended, or was interrupted"
-    if re.search(_UNFINISHED, path):
-        return unfinished
-    if os.path.lexists(os.path.join(path, COMMITTED)):
-        return None
+def _torch_damage(path: str, check: Check) -> Tuple[List[str], Optional[str]]:
+    found, unread = torch_files.damage(path, check)
+    return [] if found is None else [found], unread
+
+
+def _keras_damage(path: str, check: Check) -> Tuple[List[str], Optional[str]]:
+    return keras.damage(path, check), None if path.endswith(".keras") else keras.NO_CHECKSUMS
+
+
+def _keras_companions(name: str) -> List[str]:
+    second = keras.SECOND if name.endswith(keras.SECOND) else ""
+    return [keras.BACKUP_METADATA + second] if name.endswith(".h5" + second) else []
+
+
+def _length(
+    problem: Callable[[str], Optional[str]], unread: str
+) -> Callable[[str, Check], Tuple[List[str], Optional[str]]]:
+    """The damage of a format that has no checksums."""
+
+    def damage(path: str, check: Check) -> Tuple[List[str], Optional[str]]:
+        found = problem(path)
+        return ([], unread) if found is None else ([found], None)
+
+    return damage
+
+
+_BY_NAME = "the program names it"
+_ZIP_WHOLE = "the archive's table of contents, at its end, is there and reaches to its beginning"
+_TORCH_STEP = "a number after `step` or `iter` in the name, else `global_step`, `step` or `iteration` in its pickle"
+_EVERY_PART = "every file in it is whole by its own format"
+
+TENSORFLOW = Format(
+    "tensorflow",
+    "TensorFlow 1 and 2",
+    Texts(
+        "`NAME.index` and `NAME.data-00000-of-00001`",
+        "the index is sound, and every shard is there and long enough",
+        "the variable that counts it, else the number in the name",
+        "`NAME_temp...`, `workertemp_N`, `tmp_worker_N`",
+        "the file `checkpoint` names it",
+    ),
+    pointer=state_file.STATE_FILE,
+    temporary=r".*_temp(?:_[0-9a-f]{32})?|workertemp_[0-9]+|tmp_worker_[0-9]+",
+)
+
+FILES = (
+    FileFormat(
+        "keras",
+        "Keras",
+        Texts(
+            "`*.keras`, `*.weights.h5`; the second backup of `BackupAndRestore`, `*.weights.h5.bkp`",
+            "an archive as below; an HDF5 file is as long as it says",
+            "none",
+            "none",
+            "`BackupAndRestore` reads `latest.weights.h5`, or the second one if that is damaged; else "
+            "the program names it",
+        ),
+        names=keras.NAME,
+        problem=keras.problem,
+        damage=_keras_damage,
+        companions=_keras_companions,
+        resumes=False,
+        links=True,
+    ),
+    FileFormat(
+        "safetensors",
+        "safetensors",
+        Texts(
+            "`*.safetensors`", "it is as long as its header says", "a number after `step` in the name", "none", _BY_NAME
+        ),
+        names=safetensors.NAME,
+        problem=safetensors.problem,
+        damage=_length(safetensors.problem, safetensors.NO_CHECKSUMS),
+        step=lambda path: step_in_name(os.path.basename(path)),
+        resumes=False,
+    ),
+    FileFormat(
+        "mxnet",
+        "MXNet",
+        Texts("`*.params`", "it ends with the name of its last array", "none: names count epochs", "none", _BY_NAME),
+        names=mxnet.NAME,
+        problem=mxnet.problem,
+        damage=_length(mxnet.problem, mxnet.NO_CHECKSUMS),
+        companions=mxnet.companions,
+        resumes=False,
+    ),
+    FileFormat(
+        "lightning",
+        "Lightning",
+        Texts(
+            "`*.ckpt`, written by `torch.save`",
+            _ZIP_WHOLE,
+            "`step=N` in the name, else `global_step` in its pickle",
+            "none",
+            '`ckpt_path="last"` takes the newest `last*.ckpt`; else the program names it',
+        ),
+        names=torch_files.LIGHTNING_NAME,
+        newest_link=r"last(?:-v[0-9]+)?\.ckpt\Z",
+        problem=torch_files.problem,
+        damage=_torch_damage,
+        step=torch_files.step,
+    ),
+    FileFormat(
+        "torch",
+        "PyTorch, `torch.save`",
+        Texts("`*.pt`, `*.pth`, `*.pth.tar`, `pytorch_model.bin`", _ZIP_WHOLE, _TORCH_STEP, "none", _BY_NAME),
+        names=torch_files.NAME,
+        problem=torch_files.problem,
+        damage=_torch_damage,
+        step=torch_files.step,
+    ),
+)
+
+DIRECTORIES = (
+    DirectoryFormat(
+        "orbax",
+        "Orbax (JAX)",
+        Texts(
+            "a directory with `_CHECKPOINT_METADATA`, `_METADATA` or `commit_success.txt`",
+            "it has `commit_success.txt`, or the time of its end in `_CHECKPOINT_METADATA`",
+            "the number in the name, as in `100` and `checkpoint_100`",
+            "a name that ends in `.orbax-checkpoint-tmp`",
+            "the largest number",
+        ),
+        recognises=orbax.recognises,
+        problem=orbax.problem,
+        step=orbax.step,
+        marks=orbax.MARKS,
+        no_checksums=orbax.NO_CHECKSUMS,
+        is_repaired=False,  # its CheckpointManager ignores what has not ended, and removes it
+        links=True,
+    ),
+    DirectoryFormat(
+        "huggingface",
+        "Hugging Face Trainer",
+        Texts(
+            "`checkpoint-N/`, or a directory with `trainer_state.json`",
+            "`trainer_state.json`, which is written last, can be read, a model is there, and " + _EVERY_PART,
+            "the number in the name, else `global_step` in `trainer_state.json`",
+            "`tmp-checkpoint-N`",
+            "`resume_from_checkpoint=True` takes the largest number, whole or not",
+        ),
+        recognises=huggingface.is_trainers,
+        problem=huggingface.trainers_problem,
+        step=huggingface.trainers_step,
+        marks=(huggingface.STATE,),
+        temporary=r"tmp-checkpoint-[0-9]+",
+    ),
+    DirectoryFormat(
+        "accelerate",
+        "accelerate, `save_state`",
+        Texts(
+            "a directory with `random_states_N.pkl` or `optimizer.bin`",
+            "`random_states_N.pkl`, which is written last, and a model are there, and " + _EVERY_PART,
+            "the number of `step_N`; that of `checkpoint_N` counts checkpoints",
+            "none",
+            "`load_state()` takes the largest number; else the program names it",
+        ),
+        recognises=huggingface.is_accelerates,
+        problem=huggingface.accelerates_problem,
+        step=huggingface.accelerates_step,
+        marks=("random_states_0.pkl",),
+    ),
+    DirectoryFormat(
+        "deepspeed",
+        "DeepSpeed",
+        Texts(
+            "a directory with `mp_rank_00_model_states.pt` or `*_optim_states.pt`",
+            "no rank's part is missing before the last one, " + _EVERY_PART + ", and `latest` names no earlier one",
+            "`global_stepN` in the name",
+            "none",
+            "the file `latest` names it",
+        ),
+        recognises=deepspeed.recognises,
+        problem=deepspeed.problem,
+        step=deepspeed.step,
+        marks=("mp_rank_00_model_states.pt",),
+        shards=deepspeed.shards,
+        pointer=deepspeed.LATEST,
+    ),
+    DirectoryFormat(
+        "dcp",
+        "PyTorch, distributed (DCP)",
+        Texts(
+            "a directory with `.metadata` or `*.distcp`",
+            "`.metadata`, which is written last, is there, and every shard that it names, whole",
+            "a number after `step` or `iter` in the name",
+            "`.metadata.tmp`",
+            _BY_NAME + ", usually by the largest number",
+        ),
+        recognises=torch_distributed.recognises,
+        problem=torch_distributed.problem,
+        step=torch_distributed.step,
+        marks=(torch_distributed.METADATA,),
+        shards=torch_distributed.shards,
+    ),
+)
+"""What is more special comes first: a directory of the Trainer may contain one of DeepSpeed."""
+
+FORMATS = (TENSORFLOW, *FILES, *DIRECTORIES)
+BY_KIND = {row.kind: row for row in FORMATS}
+
+PASSING = r"(?s)(?:%s)\Z" % "|".join([*(row.temporary for row in FORMATS if row.temporary), r"\..*\.part"])
+"""Names of what no save has finished, and of checkpoints that arrive."""
+
+
+def of_file(name: str) -> Optional[FileFormat]:
+    """The format of a file with this name."""
+    return next((row for row in FILES if re.match(row.names, name)), None)
+
+
+def of_directory(path: str) -> Optional[DirectoryFormat]:
+    """The format of a directory, by its name and what is in it."""
+    name, names = os.path.basename(path), Names(path)
+    return next((row for row in DIRECTORIES if row.recognises(name, names)), None)
+
+
+def of(path: str) -> Format:
+    """The format of a checkpoint that was found, by its path."""
+    if os.path.isdir(path):
+        found: Optional[Format] = of_directory(path)
+    else:
+        found = of_file(os.path.basename(path))
+    return found or TENSORFLOW
+
+
+def damage(path: str, row: Format, budget: Budget) -> Tuple[List[str], Optional[str]]:
+    """The damage by every byte, and why not all could be checked, for any reason."""
     try:
-        metadata = json.loads(files.read(os.path.join(path, METADATA), _MOST_METADATA_BYTES))
+        return row.damage(path, budget)
+    except Spent as spent:
+        return [], "not all of it was read: %s" % spent
     except FileNotFoundError:
-        return None  # of an older version, which has renamed it
-    except (ValueError, RecursionError):
-        return "%s in it is damaged" % METADATA
-    ended = metadata.get("commit_timestamp_nsecs") if isinstance(metadata, dict) else None
-    return None if ended else unfinished
-
-
-def orbax_modified(path: str) -> float:
-    """The time of its last change: that of its metadata, else its own. Raises OSError."""
-    with suppress(FileNotFoundError):
-        return os.lstat(os.path.join(path, METADATA)).st_mtime
-    return os.lstat(path).st_mtime
-
-
-def orbax_size_bytes(path: str, budget: Budget, depth: int = 0) -> int:
-    """The size of the files in it; links are not followed. Raises OSError, Spent."""
-    total = 0
-    with os.scandir(path) as listed:
-        for entry in listed:
-            budget.name()
-            with suppress(FileNotFoundError):
-                if entry.is_dir(follow_symlinks=False):
-                    total += orbax_size_bytes(entry.path, budget, depth + 1) if depth < _MOST_DEPTH else 0
-                else:
-                    total += entry.stat(follow_symlinks=False).st_size
-    return total
-
-
-STATE_FILE = "checkpoint"
-
-_PATH = r'(model_checkpoint_path|all_model_checkpoint_paths): "(.*)"\s*\Z'
-_TIMESTAMP = "all_model_checkpoint_timestamps: "
-_PRESERVED = "last_preserved_timestamp: "
-
-
-def restored_name(state: str) -> Optional[str]:
-    """The name of the checkpoint that is to be restored; None where none is."""
-    restored = _parsed(state)[0]
-    return None if restored is None else os.path.basename(restored)
-
-
-def with_renamed(text: str, damaged: str, good: str) -> str:
-    """The text with `good` in place of `damaged`, with paths in the same form; it no longer lists `damaged`."""
-    restored, listed, preserved = _parsed(text)
-    if restored is not None and os.path.basename(restored) == damaged:
-        restored = restored[: -len(damaged)] + good
-    return _written(restored, [one for one in listed if os.path.basename(one[0]) != damaged], preserved)
-
-
-def with_newest(text: str, name: str, now: float) -> str:
-    """The text with `name` as the checkpoint to restore, and as the newest; all others stay listed.
-
-    `name` may contain neither quotes nor backslashes.
-    """
-    _, listed, preserved = _parsed(text)
-    at = "%s%r" % (_TIMESTAMP, now) if any(at for _, at in listed) else ""
-    return _written(name, [*(one for one in listed if os.path.basename(one[0]) != name), (name, at)], preserved)
-
-
-def _parsed(text: str) -> Tuple[Optional[str], List[Tuple[str, str]], List[str]]:
-    """The path to be restored; all paths, each with the line of its time; and the line of the last preserved.
-
-    Lines of any other form are left out, and so are times where there are not as many as paths.
-    """
-    lines = text.strip().split("\n")
-    matches = [match for line in lines for match in [re.match(_PATH, line)] if match]
-    restored = [match.group(2) for match in matches if match.group(1) == "model_checkpoint_path"]
-    paths = [match.group(2) for match in matches if match.group(1) == "all_model_checkpoint_paths"]
-    times = [line for line in lines if line.startswith(_TIMESTAMP)]
-    listed = list(zip(paths, times if len(times) == len(paths) else [""] * len(paths)))
-    return restored[-1] if restored else None, listed, [line for line in lines if line.startswith(_PRESERVED)][:1]
-
-
-def _written(restored: Optional[str], listed: List[Tuple[str, str]], preserved: List[str]) -> str:
-    lines = [] if restored is None else ['model_checkpoint_path: "%s"' % restored]
-    lines += ['all_model_checkpoint_paths: "%s"' % path for path, _ in listed]
-    return "\n".join([*lines, *(at for _, at in listed if at), *preserved]) + "\n"
+        return ["it is missing"], None
+    except files.Unfit as unfit:
+        return ["it %s" % unfit.strerror], None
+    except OSError as error:
+        return ["it cannot be read: %s" % error.strerror], None
+    except Foreign:
+        return ["it is no checkpoint of %s" % row.title], None
+    except struct.error:
+        return ["it is damaged"], None

@@ -1,8 +1,8 @@
-"""The checkpoints of TensorFlow, Keras and Orbax, read without these libraries (docs/agent.md, "Checkpoints").
+"""The checkpoints of each format (formats.py), read without its library (docs/agent.md, "Checkpoints").
 
 It reads each directory and its direct subdirectories, as tasks often save to `output/chief/`. It skips files of a save
-in progress, the directories that sharded saves work in, those whose names TensorFlow's guide gives to temporary saves
-of workers other than the chief, and those in which a checkpoint arrives.
+in progress, the directories that sharded saves work in, those whose names TensorFlow's guide and its Estimator give to
+temporary saves of workers other than the chief, and those in which a checkpoint arrives.
 
 Other users may write there, and the file system may hang: everything is validated, only regular files are opened, and a
 search ends after a few seconds, with its findings so far.
@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from ..host import files
 from ..host.budget import Budget, Silent, Spent, within
-from ..records.checkpoints import MOST_SHARDS, Checkpoint, CheckpointKind, CheckpointReport
+from ..records.checkpoints import MOST_SHARDS, Checkpoint, CheckpointReport
 from ..records.kinds import MOST, made
 from ..records.values import LAST_EPOCH, brief
 from . import formats
@@ -50,22 +50,21 @@ _MOST_INDEX_BYTES = MOST_BYTES
 
 _INDEX = r"(?s)(.+)\.index\Z"
 _DATA = r"(?s)(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z"
-_PASSING = r"(?s).*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part\Z"
 
 
 class _Files:
     """The parts of one checkpoint, by the names of its files."""
 
-    __slots__ = ("data", "held", "identity", "index_bytes", "kind", "prefix", "shards", "time")
+    __slots__ = ("data", "format", "held", "identity", "index_bytes", "prefix", "shards", "time")
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, row: formats.Format) -> None:
         self.prefix = prefix
+        self.format = row
+        """Unless it is TensorFlow's, `prefix` is the name of the one file or directory."""
         self.data: List[str] = []
         self.held: List[int] = []
         self.shards = 0
         self.identity = ""
-        self.kind: CheckpointKind = "tensorflow"
-        """`keras`: one file, `orbax`: one directory, which is called `prefix`."""
         self.time = 0.0
         self.index_bytes: Optional[int] = None
 
@@ -83,13 +82,14 @@ class _Look:
         self.identity = ""
 
     def report_of_directory(self) -> CheckpointReport:
-        all_of_it = self.checkpoints
-        complete = next((index for index, each in enumerate(all_of_it) if each["complete"]), len(all_of_it))
+        complete = [one for one in self.checkpoints if one["complete"]]
+        newest = next((one for one in complete if resumes(one)), None) or next(iter(complete), None)
+        newer = self.checkpoints if newest is None else self.checkpoints[: self.checkpoints.index(newest)]
         return {
             "dir": self.directory,
-            "newest_complete": all_of_it[complete] if complete < len(all_of_it) else None,
-            "incomplete": all_of_it[:complete],
-            "all": all_of_it,
+            "newest_complete": newest,
+            "incomplete": [one for one in newer if not one["complete"]],
+            "all": self.checkpoints,
             "problem": None if self.problem is None else brief(self.problem),
             "identity": self.identity,
             "guessed": False,
@@ -102,10 +102,17 @@ def report(directories: List[str]) -> List[CheckpointReport]:
     return [_answer(directory, max(until, time.monotonic() + LEAST_S)) for directory in directories]
 
 
+def resumes(checkpoint: Checkpoint) -> bool:
+    """Whether a training continues from it; others hold weights alone."""
+    return formats.BY_KIND[checkpoint["kind"]].resumes
+
+
 def newest(directories: List[str]) -> Optional[Checkpoint]:
-    """The newest complete checkpoint of a whole model; NOT_KNOWN if none was found and not everything could be read."""
+    """The newest complete checkpoint from which a training continues; NOT_KNOWN if none was found and not everything
+    could be read.
+    """
     found = report(directories)
-    complete = [one for each in found for one in each["all"] if one["complete"] and one["kind"] != "keras"]
+    complete = [one for each in found for one in each["all"] if one["complete"] and resumes(one)]
     if not complete and any(each["problem"] is not None for each in found):
         return NOT_KNOWN
     return max(complete, key=lambda one: one["time"], default=None)
@@ -147,12 +154,13 @@ def _collect(listing: _Look, below: str) -> List[str]:
         with os.scandir(os.path.join(listing.directory, below)) as listed:
             for entry in listed:
                 listing.budget.name()
-                if _add(listing.found, below, entry) or entry.name == ASIDE or re.match(_PASSING, entry.name):
+                if _add(listing.found, below, entry) or entry.name == ASIDE or re.match(formats.PASSING, entry.name):
                     continue
                 if files.leads_on(entry):
-                    if formats.is_orbax(entry.path):
-                        _add_directory(listing.found, below, entry)
-                    elif not below:
+                    row = formats.of_directory(entry.path)
+                    if row is not None and (row.links or not entry.is_symlink()):
+                        _add_directory(listing.found, below, entry, row)
+                    elif not below and row is None:
                         directories.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         pass  # nothing has been saved yet
@@ -164,37 +172,38 @@ def _collect(listing: _Look, below: str) -> List[str]:
 def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
     """Notes a file of a checkpoint; False for any other file."""
     match = re.match(_INDEX, entry.name)
-    whole = re.match(formats.KERAS_NAME, entry.name) is not None
-    if match or whole:
+    row = None if match else formats.of_file(entry.name)
+    if row is not None and not row.links and not entry.is_file(follow_symlinks=False):
+        return False  # what a link leads to is listed itself
+    if match or row:
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return True  # deleted just now
-        one = _files_of(below + (match.group(1) if match else entry.name), found)
+        one = _files_of(below + (match.group(1) if match else entry.name), found, row or formats.TENSORFLOW)
         one.index_bytes, one.time = status.st_size, status.st_mtime
-        one.kind = "keras" if whole else "tensorflow"
         one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
         return True
     match = re.match(_DATA, entry.name)
     if match:
-        one = _files_of(below + match.group(1), found)
+        one = _files_of(below + match.group(1), found, formats.TENSORFLOW)
         one.data.append(entry.path)
         one.held.append(int(match.group(2)))
         one.shards = int(match.group(3))
     return match is not None
 
 
-def _add_directory(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> None:
+def _add_directory(found: Dict[str, _Files], below: str, entry: os.DirEntry[str], row: formats.DirectoryFormat) -> None:
     with suppress(FileNotFoundError):  # removed, or renamed, just now
         status = os.stat(entry.path)
-        one = _files_of(below + entry.name, found)
-        one.kind, one.index_bytes, one.time = "orbax", 0, formats.orbax_modified(entry.path)
+        one = _files_of(below + entry.name, found, row)
+        one.index_bytes, one.time = 0, row.modified(entry.path)
         one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
 
 
-def _files_of(prefix: str, found: Dict[str, _Files]) -> _Files:
+def _files_of(prefix: str, found: Dict[str, _Files], row: formats.Format) -> _Files:
     if prefix not in found:
-        found[prefix] = _Files(prefix)
+        found[prefix] = _Files(prefix, row)
     return found[prefix]
 
 
@@ -214,7 +223,7 @@ def _look_into(listing: _Look) -> None:
     has_complete = False
     for one in ordered:
         listing.budget.check()
-        if (one.index_bytes or 0) <= MOST_BYTES and one.kind == "tensorflow":  # larger ones are not read
+        if (one.index_bytes or 0) <= MOST_BYTES and one.format is formats.TENSORFLOW:  # larger ones are not read
             index_bytes += one.index_bytes or 0
         if has_complete and (len(listing.checkpoints) >= listing.most or index_bytes > _MOST_INDEX_BYTES):
             break
@@ -231,12 +240,11 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
     prefix = os.path.join(directory, found.prefix)
     step, shards = number_in(prefix), found.shards
     size_bytes = found.index_bytes or 0
+    what = "the index" if found.format is formats.TENSORFLOW else "it"
     try:
-        if found.kind == "keras":
-            step, shards, problem = None, 1, formats.keras_problem(prefix)
-        elif found.kind == "orbax":
-            step, shards, problem = formats.orbax_step(found.prefix), 1, formats.orbax_problem(prefix)
-            size_bytes = formats.orbax_size_bytes(prefix, budget)
+        if found.format is not formats.TENSORFLOW:
+            one = found.format.inspect(prefix, budget)
+            problem, step, size_bytes, shards = one.problem, one.step, one.size_bytes, one.shards
         elif found.index_bytes is None:
             raise Damaged("the index is missing: the save has not ended, or was interrupted")
         else:
@@ -244,16 +252,16 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
             step, shards, problem = index.step(), index.shards, index.problem()
     except Damaged as error:
         problem = str(error)
-    except FileNotFoundError:
+    except (FileNotFoundError, *formats.Foreign):
         return None
     except files.Unfit as unfit:
-        problem = f"the index {unfit.strerror}" if found.kind == "tensorflow" else f"it {unfit.strerror}"
+        problem = f"{what} {unfit.strerror}"
     except OSError as error:
-        problem = f"{'the index' if found.kind == 'tensorflow' else 'it'} cannot be read: {error.strerror}"
+        problem = f"{what} cannot be read: {error.strerror}"
     for path in found.data:
         budget.check()
         size_bytes += file_size(path) or 0
-    head = prefix + ".index" if found.kind == "tensorflow" else prefix
+    head = prefix + ".index" if found.format is formats.TENSORFLOW else prefix
     if problem is not None and found.index_bytes is not None and file_size(head) is None:
         return None
     return {
@@ -264,7 +272,7 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
         "shards": shards,
         "complete": problem is None,
         "problem": None if problem is None else brief(problem),
-        "kind": found.kind,
+        "kind": found.format.kind,
         "held": sorted(found.held)[:MOST_SHARDS],
         "identity": found.identity,
     }
@@ -273,8 +281,12 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
 def prefix_of(name: str) -> Optional[str]:
     """The prefix of the checkpoint to which a file belongs, by its name; None for any other file."""
     match = re.match(_INDEX, name) or re.match(_DATA, name)
-    whole = name if re.match(formats.KERAS_NAME, name) else None
-    return match.group(1) if match else whole
+    return match.group(1) if match else name if formats.of_file(name) is not None else None
+
+
+def is_tensorflows(name: str) -> bool:
+    """Whether a file has the name of an index or a shard."""
+    return re.match(_INDEX, name) is not None or re.match(_DATA, name) is not None
 
 
 def belongs(name: str, prefix: str) -> bool:

@@ -1,9 +1,11 @@
 """Sets damaged checkpoints aside, so that a restarted trainer restores the newest complete one.
 
 TensorFlow restores the checkpoint that its file `checkpoint` names, and fails each time with DataLossError if that was
-cut off by a full disk or a crash. Nothing is deleted: the files are moved into a directory next to them. Bytes that
-differ from the saved ones are searched for only after a trainer has failed to restore them: to read everything takes
-long, and each restart would wait for it.
+cut off by a full disk or a crash; DeepSpeed has such a file, too, Lightning `last.ckpt`, and others take the one with
+the largest number. A file whose name is fixed stays where it is: without it a program would begin anew, and not find
+an older one. Nothing is deleted: the files are moved into a directory next to them. Bytes that differ from the saved
+ones are searched for only after a trainer has failed to restore them: to read everything takes long, and each restart
+would wait for it.
 
 Other users may write there: all operations are below a descriptor of the directory, so that their links are not
 followed.
@@ -12,6 +14,8 @@ followed.
 from __future__ import annotations
 
 import os
+import re
+import stat
 import time
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -21,7 +25,7 @@ from ..host.budget import Budget, Silent, within
 from ..records.kinds import made
 from ..records.run_state import MOST_REPAIRS, LostCheckpoint, Repaired
 from ..records.values import Repair, brief
-from . import formats, reading, verifying
+from . import formats, reading, state_file, verifying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +36,9 @@ if TYPE_CHECKING:
 LIMIT_S = reading.LOOK_S + 1.0
 """The time limit of a repair: after that a task may write there again."""
 
-_STATE = formats.STATE_FILE
+_STATE = state_file.STATE_FILE
 _MOST_STATE_BYTES = 4 * 1024 * 1024
+_MOST_ASIDE = 1000
 
 
 class _TooLate(Exception):
@@ -71,31 +76,50 @@ def repair_directory(directory: str, verify_all: bool = False, scratch: bool = F
 
 def _repair(directory: str, until: float, verify_all: bool, scratch: bool) -> List[str]:
     found, problem = _found(directory, time.monotonic() + reading.LOOK_S, verify_all)
-    newest: Dict[str, Checkpoint] = {}
+    newest: Dict[Tuple[str, str, str], Checkpoint] = {}
     done = []
     for one in found:  # newest first
         if one["complete"]:
-            newest.setdefault(os.path.dirname(one["prefix"]), one)
+            newest.setdefault(_series(one), one)
     for one in reversed(found):
-        below, name = os.path.split(one["prefix"])
-        good = newest.get(below)
+        good = newest.get(_series(one))
         afresh = good is None and scratch and problem is None
-        if not one["complete"] and (afresh or (good is not None and one["time"] >= good["time"])):
-            kept = os.path.basename(good["prefix"]) if good is not None else None
-            result = _set_aside(directory, below, name, kept, until)
-            done.append("checkpoint %s is damaged (%s): %s" % (one["prefix"], one["problem"], result))
+        if one["complete"] or not (afresh or (good is not None and one["time"] >= good["time"])):
+            continue
+        result = _set_aside(directory, one, good, until)
+        done.append("checkpoint %s is damaged (%s): %s" % (one["prefix"], one["problem"], result))
     return done
 
 
-def _set_aside(directory: str, below: str, damaged: str, good: Optional[str], until: float) -> str:
+def _series(one: Checkpoint) -> Tuple[str, str, str]:
+    """The same for checkpoints of which a trainer restores the newest: their directory, their kind, and of files their
+    names without numbers.
+    """
+    row, (below, name) = formats.BY_KIND[one["kind"]], os.path.split(one["prefix"])
+    if row.numbered or row.pointer or row.newest_link:
+        return below, row.kind, ""
+    return below, row.kind, re.sub("[0-9]+", "#", name)
+
+
+def _set_aside(directory: str, one: Checkpoint, good: Optional[Checkpoint], until: float) -> str:
     """The result as text. `good`: the checkpoint to restore in its place; None: none."""
+    row, (below, damaged) = formats.BY_KIND[one["kind"]], os.path.split(one["prefix"])
+    kept = os.path.basename(good["prefix"]) if good is not None else None
     try:
         with OpenDirectory.of(directory, below, until) as place:
-            if good is None:
-                place.move_state()
-            else:
-                place.rename_in_state({damaged: good})
-            place.move(damaged)
+            if row is formats.TENSORFLOW:
+                if kept is None:
+                    place.move_state()
+                else:
+                    place.rename_in_state({damaged: kept})
+                place.move(damaged)
+                return "set aside"
+            if row.pointer is not None and place.text(row.pointer).strip() == damaged:
+                place.point(row.pointer, kept)
+            place.move_all([damaged, *row.companions(damaged)])
+            if kept is not None and row.newest_link is not None and re.match(row.newest_link, damaged):
+                place.link(damaged, kept)
+                return "set aside; it is a link to %s now" % kept
     except _TooLate:
         return "it was left in place, because the file system was too slow"
     except OSError as error:
@@ -122,34 +146,52 @@ class OpenDirectory:
 
     def state(self) -> str:
         """The text of the file `checkpoint`; empty if TensorFlow has written none."""
+        return self.text(_STATE)
+
+    def text(self, name: str) -> str:
+        """The text of a file that names the checkpoint to restore; empty if there is none."""
         try:
-            return files.read(_STATE, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
+            return files.read(name, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
         except (FileNotFoundError, files.Unfit):
             return ""
+
+    def point(self, pointer: str, name: Optional[str]) -> None:
+        """Makes a file that holds one name, as DeepSpeed's `latest` does, name this one; None: sets it aside."""
+        if name is None:
+            self._move([pointer])
+        else:
+            self._write(pointer, name)
+
+    def link(self, name: str, other: str) -> None:
+        """Makes `name`, which is free, lead to another entry here."""
+        os.symlink(other, name, dir_fd=self.descriptor)
 
     def rename_in_state(self, renamed: Dict[str, str]) -> None:
         """Replaces these checkpoints in the file `checkpoint` by the others, and removes them from its list."""
         text = self.state()
         if text:
             for name, other in renamed.items():
-                text = formats.with_renamed(text.strip(), name, other)
+                text = state_file.with_renamed(text.strip(), name, other)
             self._write_state(text)
 
     def name_newest(self, name: str, now: float) -> None:
         """Makes the file `checkpoint` name this checkpoint as the one to restore; its other entries stay."""
-        self._write_state(formats.with_newest(self.state(), name, now))
+        self._write_state(state_file.with_newest(self.state(), name, now))
 
     def _write_state(self, text: str) -> None:
+        self._write(_STATE, text)
+
+    def _write(self, name: str, text: str) -> None:
         mode = 0o600
         with suppress(FileNotFoundError, files.Unfit):
-            mode = files.stat_regular(_STATE, self.descriptor).st_mode & 0o777  # keeps the permissions
-        temporary = "%s.%s.new" % (_STATE, os.urandom(8).hex())
+            mode = files.stat_regular(name, self.descriptor).st_mode & 0o777  # keeps the permissions
+        temporary = "%s.%s.new" % (name, os.urandom(8).hex())
         try:
             opened = files.descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self.descriptor)
             with open(opened, "wb") as file:
                 file.write(text.encode("utf-8", "surrogateescape"))
                 os.fchmod(opened, mode)
-            self._replace(temporary, _STATE, self.descriptor)
+            self._replace(temporary, name, self.descriptor)
         finally:
             with suppress(OSError):  # renamed, or never made
                 os.unlink(temporary, dir_fd=self.descriptor)
@@ -160,11 +202,20 @@ class OpenDirectory:
             found = [entry.name for entry in islice(listed, reading.MOST_NAMES)]
         self._move([entry for entry in found if entry.startswith(beginnings)])
 
+    def move_all(self, names: Sequence[str]) -> None:
+        """Sets these files and directories aside, as far as they exist."""
+        self._move([name for name in names if self._exists(name, self.descriptor)])
+
+    @staticmethod
+    def _exists(name: str, at: int) -> bool:
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=at, follow_symlinks=False)
+            return True
+        return False
+
     def move_state(self) -> None:
         """Sets the file `checkpoint` aside."""
-        with suppress(FileNotFoundError):
-            os.stat(_STATE, dir_fd=self.descriptor, follow_symlinks=False)
-            self._move([_STATE])
+        self.move_all([_STATE])
 
     def _move(self, removed: List[str]) -> None:
         if not removed:
@@ -172,9 +223,16 @@ class OpenDirectory:
         aside = self._aside()
         try:
             for entry in removed:
-                self._replace(entry, entry, aside)
+                self._replace(entry, self._free_name(entry, aside), aside)
         finally:
             os.close(aside)
+
+    def _free_name(self, name: str, aside: int) -> str:
+        """The name for what is set aside: a directory replaces none that was set aside before, as a file does."""
+        if not stat.S_ISDIR(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode):
+            return name
+        names = (name if not number else "%s.%d" % (name, number) for number in range(_MOST_ASIDE))
+        return next((one for one in names if not self._exists(one, aside)), name)
 
     def _aside(self) -> int:
         """The subdirectory for damaged checkpoints; an existing one must belong to us, or to the checkpoints' owner."""
@@ -230,22 +288,23 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
 
 
 def _found(directory: str, until: float, verify_all: bool) -> Tuple[List[Checkpoint], Optional[str]]:
-    """TensorFlow's checkpoints, the newest first, and why there may be more.
+    """The checkpoints that may be set aside, the newest first, and why there may be more.
 
     With `verify_all` those with damaged bytes count as damaged, down to the first intact one; those for which there is
     no time count by their looks.
     """
     report = reading.read_checkpoints(directory, until)
-    budget, sound, found = Budget(until, 0), set(), []
+    budget, sound, found = Budget(until, reading.MOST_NAMES), set(), []
     for one in report["all"]:
-        if one["kind"] != "tensorflow":
+        row = formats.BY_KIND[one["kind"]]
+        if not row.is_repaired:
             continue
-        below = os.path.dirname(one["prefix"])
-        if verify_all and one["complete"] and below not in sound:
-            problems = verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems
+        series = _series(one)
+        if verify_all and one["complete"] and series not in sound:
+            problems = verifying.verify_format(os.path.join(directory, one["prefix"]), row, budget).problems
             if problems:
                 one = {**one, "complete": False, "problem": brief(problems[0])}
             else:
-                sound.add(below)
+                sound.add(series)
         found.append(one)
     return found, report["problem"]

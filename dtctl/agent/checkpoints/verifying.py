@@ -1,25 +1,28 @@
-"""Whether each byte of a checkpoint is the one that was saved, without TensorFlow.
+"""Whether each byte of a checkpoint is the one that was saved, as far as its format has checksums (formats.py).
 
-An index has a checksum in each block, and one for each tensor, by which TensorFlow refuses to restore what differs
-(`tensorflow/core/util/tensor_bundle/tensor_bundle.cc`). The data are read in small parts: no checkpoint is too large,
-it only takes long. Other users may write there: nothing but regular files is opened.
+TensorFlow's index has a checksum in each block, and one for each tensor, by which TensorFlow refuses to restore what
+differs (`tensorflow/core/util/tensor_bundle/tensor_bundle.cc`). The data are read in small parts: no checkpoint is too
+large, it only takes long. Other users may write there: nothing but regular files is opened.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
 
 from ..host import files
 from ..host.budget import Spent
 from ..host.encodings import crc32c, masked
 from . import formats
 from .tensor_bundle import Damaged, Entry, Index, file_size
+from .trees import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
+    from ..host.budget import Budget
     from ..records.checkpoints import Checkpoint, CheckpointReport
 
 _PART_BYTES = 1 << 20
@@ -68,16 +71,16 @@ def verify(prefix: str, check: Callable[[], None] = lambda: None) -> Verdict:
     return verdict
 
 
-def verify_keras(path: str, check: Callable[[], None] = lambda: None) -> Verdict:
-    """The same for a file of Keras: an archive has a checksum of each part, an HDF5 file has none."""
+def verify_format(path: str, row: formats.Format, budget: Budget) -> Verdict:
+    """The same for a checkpoint of any format, as far as that has checksums."""
+    if row is formats.TENSORFLOW:
+        return verify(path, budget.check)
     verdict = Verdict()
-    try:
-        verdict.problems = formats.keras_damage(path, check)
-    except Spent as spent:
-        verdict.unread = "not all of it was read: %s" % spent
-    verdict.read_bytes = file_size(path) or 0
-    if path.endswith(".h5") and verdict.sound:
-        verdict.unread = "an HDF5 file has no checksums: only its length was checked"
+    problems, verdict.unread = formats.damage(path, row, budget)
+    for problem in problems:
+        verdict.add(problem)
+    with suppress(OSError, Spent):
+        verdict.read_bytes = Tree(path, budget).size_bytes if row.is_directory else file_size(path) or 0
     return verdict
 
 

@@ -10,7 +10,20 @@ MOST_STORED = MOST_SHARDS + 2
 """Files of a checkpoint that is stored: its shards, the index and the graph."""
 
 
-CheckpointKind = OneOf["tensorflow", "keras", "orbax"]
+CheckpointKind = OneOf[
+    "tensorflow",
+    "keras",
+    "safetensors",
+    "mxnet",
+    "lightning",
+    "torch",
+    "orbax",
+    "huggingface",
+    "accelerate",
+    "deepspeed",
+    "dcp",
+]
+"""The rows of the table in `dtctl/agent/checkpoints/formats.py`."""
 
 
 class OutputMark(Record):

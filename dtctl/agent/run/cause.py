@@ -507,7 +507,12 @@ def names_taken_port(text: str) -> bool:
 
 _DAMAGED = (
     r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
-    r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"
+    r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader|"
+    r"PytorchStreamReader failed|failed finding central directory|invalid header or archive is corrupted|"
+    r"unexpected EOF, expected \d+ more bytes\. The file might be corrupted|storage has wrong byte size|"
+    r"[Ee]rror while deserializing header|SafetensorError|Unable to (?:synchronously )?open file \((?:truncated file|"
+    r"file signature not found|bad object header)|trainer_state\.json|"
+    r"[Cc]an't find a valid checkpoint at|CheckpointException"
 )
 
 

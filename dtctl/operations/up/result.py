@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from dtctl.agent.records.answers import Prepared
@@ -17,7 +17,7 @@ from dtctl.config.cluster import Recovery
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.checkpoints import Checkpoints, newest_of_run
+from dtctl.operations.checkpoints import Checkpoints, each_once, newest_of_run
 from dtctl.operations.client import Progress
 from dtctl.operations.findings import Checked
 from dtctl.operations.run_record import RunRecord
@@ -243,6 +243,9 @@ class UpReport:
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
         """Called if an earlier run has saved a checkpoint that this one does not see."""
 
+    def incomplete(self, found: Sequence[Checkpoints]) -> None:
+        """Called if the newest checkpoint in directories that the run restores from is not complete."""
+
     def consent(self, runs: Collection[str]) -> None:
         """Called before these runs are replaced."""
 
@@ -269,6 +272,12 @@ def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
         found.append(Checkpoints(host, report))
     newest = newest_of_run(found)
     return newest if newest and newest.report["newest_complete"] else None
+
+
+def incomplete(prepared: Mapping[str, Prepared]) -> list[Checkpoints]:
+    """The directories in which the newest checkpoint is not complete, once where several hosts report it."""
+    found = [Checkpoints(host, each) for host, answer in prepared.items() for each in answer["checkpoints"]]
+    return [one for one in each_once(found) if one.report["incomplete"]]
 
 
 def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> UnusedCheckpoint | None:

@@ -18,7 +18,7 @@ from dtctl.operations.stop import StopResult
 from dtctl.operations.up.conflicts import explained, holders, may_move, refuse_taken_ports, taken_ports
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
-from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
+from dtctl.operations.up.result import UpReport, UpResult, earlier, incomplete, unseen
 from dtctl.operations.up.start import Joining, Starting, newcomers, offered, statuses
 from dtctl.operations.up.succession import Unended, left_open, pause, unended
 from dtctl.transport.fanout import SomeHostsFailed
@@ -112,6 +112,8 @@ def _start(
     out_of_sight = None if starting.saw_checkpoint else unseen(prepared, record, previous)
     if out_of_sight is not None:
         report.at_zero(out_of_sight)
+    if damaged := incomplete(prepared):
+        report.incomplete(damaged)
     replaced = _make_room(starting, report, prepared, elsewhere)
     started = starting.start_everywhere()
     with uninterrupted():

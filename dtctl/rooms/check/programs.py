@@ -32,6 +32,8 @@ _USES = {
     "saves_alone": re.compile(r"\bsharded\s*=\s*False\b|\bexperimental_io_device\b"),
     "saves_as_told": re.compile(r"\bsharded\s*=\s*(?!True|False)"),
     "saves_sharded": re.compile(r"\bsharded\s*=\s*True\b|\bMonitoredTrainingSession\b|\bParameterServerStrategy\b"),
+    "saves_by_rank": re.compile(r"\bdistributed\.checkpoint\b"),
+    "deepspeed": re.compile(r"\bimport\s+deepspeed\b|\bdeepspeed\.initialize\b|\bDeepSpeedStrategy\b"),
     "keras_2": re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b"),
 }
 """Facts about a program other than its imports."""

@@ -23,7 +23,7 @@ ENOUGH = 3
 that one is damaged.
 """
 
-FROM_NOTHING = ("checkpoints_not_shared",)
+FROM_NOTHING = ("checkpoints_not_shared", "ranks_not_shared")
 """Problems that make a lost task start over from nothing, which `recovery.allow_scratch` permits."""
 
 Facts = StorageFacts
@@ -185,7 +185,9 @@ def _rows(context: CheckContext) -> Iterator[tuple[str, tuple[str, ...]]]:
         if "saves_alone" not in uses:
             yield ("checkpoints_not_shared" if "saves_sharded" in uses else "checkpoints_perhaps_not_shared"), ("ps",)
     elif plan.strategy is Strategy.COLLECTIVE:
-        yield "restarts_apart", ("worker",)
+        uses = context.needs.get(plan.lead.job, Needs()).uses
+        row = "ranks_perhaps_not_shared" if "deepspeed" in uses else "restarts_apart"
+        yield ("ranks_not_shared" if "saves_by_rank" in uses else row), ("worker",)
 
 
 def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[TaskId, ...]:

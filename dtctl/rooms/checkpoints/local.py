@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dtctl.agent.checkpoints import formats, reading, verifying
+from dtctl.agent.checkpoints import keras, reading, state_file, verifying
 from dtctl.agent.checkpoints.tensor_bundle import Index
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.config.outgoing import OVERRIDE, why_none_of, why_refused
@@ -61,7 +61,7 @@ def find(path: Path, *, anywhere: bool = False) -> Path:
         _refuse_secrets(path)
     if path.is_dir():
         return _in_directory(path)
-    if re.match(formats.KERAS_NAME, path.name) and path.exists():
+    if re.match(keras.NAME, path.name) and path.exists():
         raise _of_keras(path)
     match = _FILE.match(path.name)
     prefix = path.with_name(match.group(1)) if match and path.exists() else path
@@ -100,10 +100,10 @@ def _in_directory(directory: Path) -> Path:
 
 def _named(directory: Path) -> str | None:
     try:
-        text = read_regular(directory / formats.STATE_FILE, _MOST_STATE_BYTES)
+        text = read_regular(directory / state_file.STATE_FILE, _MOST_STATE_BYTES)
     except (OSError, ValueError):
         return None
-    return formats.restored_name(text.decode("utf-8", "surrogateescape"))
+    return state_file.restored_name(text.decode("utf-8", "surrogateescape"))
 
 
 def _none_complete(directory: Path, checkpoint: Checkpoint | None) -> DtctlError:

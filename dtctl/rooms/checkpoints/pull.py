@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.checkpoints import formats, verifying
+from dtctl.agent.checkpoints import formats, keras, reading, state_file, verifying
 from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import MOST_SHARDS
 from dtctl.agent.records.kinds import InvalidValue
@@ -84,7 +84,7 @@ def _sources(
 def _names(checkpoint: Found) -> dict[str, str]:
     """Name -> the host that is asked for it, the index last. Raises DtctlError for a name that no checkpoint has."""
     if checkpoint.checkpoint["kind"] == "keras":
-        if not re.match(formats.KERAS_NAME, checkpoint.name):
+        if not re.match(keras.NAME, checkpoint.name):
             raise DtctlError(f"{checkpoint.name[:80]!r} is not a name that Keras gives to a file")
         return {checkpoint.name: checkpoint.host}
     shards = checkpoint.checkpoint["shards"]
@@ -160,7 +160,8 @@ def _refuse_damaged(checkpoint: Found, parts: Path) -> None:
     """Raises DtctlError if the parts of several hosts make no intact checkpoint; no host could verify all of it."""
     path = str(parts / checkpoint.name)
     if checkpoint.checkpoint["kind"] == "keras":  # a small archive may expand to years of reading
-        problems = verifying.verify_keras(path, Budget(time.monotonic() + _ARCHIVE_S, 0).check).problems
+        budget = Budget(time.monotonic() + _ARCHIVE_S, reading.MOST_NAMES)
+        problems = verifying.verify_format(path, formats.of(path), budget).problems
     else:
         problems = verifying.verify(path).problems
     if problems:
@@ -245,7 +246,7 @@ class Landing:
         ordered = sorted(set(names), key=lambda name: (name.endswith(".index"), name))
         self._parts.move_into_place(ordered)
         if f"{self.name}.index" in ordered:  # `tf.train.latest_checkpoint` finds it by this file
-            with suppress(FileExistsError), self._folder.new(formats.STATE_FILE) as file:
+            with suppress(FileExistsError), self._folder.new(state_file.STATE_FILE) as file:
                 file.write(
                     f'model_checkpoint_path: "{self.name}"\nall_model_checkpoint_paths: "{self.name}"\n'.encode()
                 )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dtctl.agent.checkpoints import formats
+from dtctl.agent.checkpoints import state_file
 from dtctl.agent.records.values import is_storage_url
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, PreflightError
@@ -153,9 +153,9 @@ class Upload(Delivery):
     def keep(self) -> None:
         if self._index is not None:
             self._upload(self._index)
-        state = f"{self._below}{formats.STATE_FILE}"
+        state = f"{self._below}{state_file.STATE_FILE}"
         text = self._place.whole(state).decode("utf-8", "surrogateescape")
-        named = formats.with_newest(text, self._own.name, time.time())
+        named = state_file.with_newest(text, self._own.name, time.time())
         self._place.write(state, named.encode("utf-8", "surrogateescape"))
         super().keep()
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 
-from dtctl.agent.checkpoints import formats, reading, verifying
+from dtctl.agent.checkpoints import formats, orbax, reading, state_file, verifying
 from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.agent.records.kinds import made
@@ -44,17 +43,17 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
         return key not in _sound
 
     for below, staying, removable in verifying.divide(report, keep, is_damaged):
-        state = f"{below}/{formats.STATE_FILE}".lstrip("/")
+        state = f"{below}/{state_file.STATE_FILE}".lstrip("/")
         text = place.whole(state).decode("utf-8", "surrogateescape")
         names = {one["prefix"]: one["prefix"].rpartition("/")[2] for one in removable}
-        going = [one for one in removable if names[one["prefix"]] != formats.restored_name(text)]
+        going = [one for one in removable if names[one["prefix"]] != state_file.restored_name(text)]
         kept += [*staying, *(one for one in removable if one not in going)]
         removed += going
         if dry_run or not going:
             continue
         if text and not live:
             for one in going:
-                text = formats.with_renamed(text.strip(), names[one["prefix"]], names[one["prefix"]])
+                text = state_file.with_renamed(text.strip(), names[one["prefix"]], names[one["prefix"]])
             place.write(state, text.encode("utf-8", "surrogateescape"))
         for one in going:
             for each in reversed(objects_of(place, Found(url, one, ("",)))):
@@ -116,7 +115,7 @@ def verify(checkpoint: Found, limit_s: float) -> Verified:
     verdict = verifying.Verdict()
     if checkpoint.checkpoint["kind"] == "orbax":
         verdict.problems = [checkpoint.checkpoint["problem"]] if checkpoint.checkpoint["problem"] else []
-        verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
+        verdict.unread = orbax.NO_CHECKSUMS
     else:
         verdict = _read(checkpoint, begun + limit_s)
     return made(
@@ -146,7 +145,4 @@ def _read(checkpoint: Found, until: float) -> verifying.Verdict:
                         whole.unread = "not all of it was read: there was no more time"
                         return whole
         path = str(folder.path / checkpoint.name)
-        check = Budget(until, 0).check
-        return (
-            verifying.verify_keras(path, check) if re.match(formats.KERAS_NAME, path) else verifying.verify(path, check)
-        )
+        return verifying.verify_format(path, formats.of(path), Budget(until, reading.MOST_NAMES))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from dtctl.agent.checkpoints import formats, reading
+from dtctl.agent.checkpoints import keras, orbax, reading
 from dtctl.agent.checkpoints.tensor_bundle import number_in
 from dtctl.agent.records.checkpoints import CheckpointReport
 from dtctl.agent.records.kinds import checked, made
@@ -75,10 +75,11 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
 def _wanted(objects: Sequence[Object], most: int) -> list[Object]:
     """The files of the newest checkpoints, with all that a directory of Orbax holds."""
     groups: dict[str, list[Object]] = {}
-    marked = {one.name.rpartition("/")[0] for one in objects if one.name.rpartition("/")[2] in formats.ORBAX_MARKS}
+    marked = {one.name.rpartition("/")[0] for one in objects if one.name.rpartition("/")[2] in orbax.MARKS}
     for one in objects:
         directory = one.name.rpartition("/")[0]
-        if (prefix := directory if directory in marked else reading.prefix_of(one.name)) is not None:
+        known = directory in marked or re.match(keras.NAME, one.name) or reading.is_tensorflows(one.name)
+        if known and (prefix := directory if directory in marked else reading.prefix_of(one.name)) is not None:
             groups.setdefault(prefix, []).append(one)
 
     def newness(prefix: str) -> tuple[float, int, str]:
@@ -106,12 +107,12 @@ def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) 
 
 
 def is_note(name: str) -> bool:
-    return name.endswith(".index") or name.rpartition("/")[2] in formats.ORBAX_MARKS
+    return name.endswith(".index") or name.rpartition("/")[2] in orbax.MARKS
 
 
 def _ends(place: Place, one: Object) -> dict[int, bytes]:
     """Reads both ends of a .keras file; they show whether it is complete."""
-    if re.match(formats.KERAS_NAME, one.name) is None:
+    if re.match(keras.NAME, one.name) is None:
         return {}
     last = max(0, one.size - _ENDS_BYTES)
     return {0: place.piece(one.name, 0, min(one.size, 4096)), last: place.piece(one.name, last, one.size)}

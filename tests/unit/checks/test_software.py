@@ -226,6 +226,9 @@ def test_modules_of_the_standard_library_are_not_asked_for(tmp_path: Path) -> No
         ("tf.train.Saver(sharded=False)", {"saves_alone"}),
         ("tf.train.CheckpointOptions(experimental_io_device='/job:chief')", {"saves_alone"}),
         ("with tf.train.MonitoredTrainingSession() as session: pass", {"saves_sharded"}),
+        ("import torch.distributed.checkpoint as dcp", {"saves_by_rank"}),
+        ("from torch.distributed.checkpoint import save", {"saves_by_rank"}),
+        ("engine, *_ = deepspeed.initialize(model=model)", {"deepspeed"}),
     ],
 )
 def test_uses_of_tensorflow_are_recognised_in_the_program(tmp_path: Path, text: str, used: set[str]) -> None:

@@ -15,6 +15,7 @@ from dtctl.model import Host, Local
 from dtctl.operations.findings import Cost, fails
 from dtctl.render.findings import remedies
 from dtctl.rooms.check import Answers, Line, Statement
+from dtctl.rooms.check.programs import Needs
 from dtctl.rooms.check.storage import TOPIC, data_findings, data_text
 from tests.unit.checks.contexts import GB, context, hosts_by_signature, judged, sentence, storage
 from tests.unit.clusters import cluster, job, ssh_host
@@ -111,6 +112,17 @@ def test_workers_in_step_are_warned_that_a_restart_tears_them_apart() -> None:
     found = judged(TOPIC, with_evaluator(), WROTE, looked("a", "b", "d", sees=("d",)))
     assert hosts_by_signature(found) == {"restarts_apart": ("a", "b")}
     assert not fails(found[0])
+
+
+@pytest.mark.parametrize(
+    ("uses", "signature"), [("saves_by_rank", "ranks_not_shared"), ("deepspeed", "ranks_perhaps_not_shared")]
+)
+def test_ranks_that_save_their_parts_need_one_directory(uses: str, signature: str) -> None:
+    value = dataclasses.replace(with_evaluator(), needs={"chief": Needs(uses=frozenset([uses]))})
+    found = judged(TOPIC, value, WROTE, looked("a", "b", "d", sees=("d", "a")))
+    assert hosts_by_signature(found) == {signature: ("b",)}
+    assert fails(found[0]) is (uses == "saves_by_rank")
+    assert found[0].signature.cost is Cost.START, "`up` says it, too"
 
 
 def test_spare_without_the_checkpoints_is_named_and_an_arbiter_is_not_asked() -> None:

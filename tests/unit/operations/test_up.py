@@ -13,6 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from dtctl.agent.records.checkpoints import CheckpointReport
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
 from dtctl.bundle.scanning import scan
@@ -28,6 +29,7 @@ from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
+from dtctl.render.starting import not_complete
 from dtctl.rooms.check.checking import InPassing, context_of
 from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import cluster
@@ -160,6 +162,9 @@ class Hearing(UpReport):
     def at_zero(self, unseen: Any) -> None:
         self.found.append(unseen)
 
+    def incomplete(self, found: Any) -> None:
+        self.found.append(found)
+
 
 def started(launch: Start, agents: FakeTransport | Answer, notes: Notes | None = None, **known: Any) -> Any:
     transport = agents if isinstance(agents, FakeTransport) else FakeTransport(agents)
@@ -252,6 +257,19 @@ def test_a_checkpoint_that_the_run_sees_is_reported_as_what_it_continues_from(la
     result = begun(launch, {"c": [saved("digits-0", seen=True)], "a": [saved(None, seen=False, step=9)]})
     assert result.unseen is None
     assert (result.earlier.host, result.earlier.report["newest_complete"]["step"]) == ("c", 7)
+
+
+def test_the_newest_one_that_is_not_complete_is_named_before_the_start(launch: Start) -> None:
+    damaged = checkpoint("checkpoint-9", 9, complete=False, problem="trainer_state.json is missing", kind="huggingface")
+    one = made(CheckpointReport, dir="/out", newest_complete=None, incomplete=[damaged], all=[damaged], identity="5")
+    report = Hearing()
+    telling = agents([], up=lambda session, _: [{**READY, "checkpoints": [one] if session.host.name in "ac" else []}])
+    up(launch, FakeTransport(telling), report, Notes())
+    [[found]] = report.found
+    assert (found.report["dir"], found.others != ()) == ("/out", True)
+    summary, hint = not_complete(found)
+    assert summary.endswith("/out, checkpoint-9, is not complete: trainer_state.json is missing")
+    assert "a directory that all of them share" in hint
 
 
 def test_the_lead_of_the_last_run_was_on_a_host_that_has_no_part_any_more(launch: Start) -> None:

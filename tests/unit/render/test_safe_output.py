@@ -426,6 +426,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_data_examples": lambda: data.show_data_examples([poisoned(one) for one in DATA_STATES]),
     "show_data_pushed": lambda: data.show_data_pushed({"a": [DATA_PUSHED]}),
     "show_data_dropped": lambda: data.show_data_dropped(poisoned({"a": [made(DataDropped, dir="/data")]})),
+    "show_incomplete": lambda: starting.show_incomplete([poisoned(FOUND)]),
     "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
     "show_remains": lambda: result.show_remains(poisoned(REMAINS), dry_run=True),

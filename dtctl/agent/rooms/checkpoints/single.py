@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 from contextlib import suppress
 
-from ...checkpoints import formats, reading, verifying
+from ...checkpoints import formats, reading, state_file, verifying
 from ...checkpoints.reading import MOST_NAMES
 from ...checkpoints.repair import OpenDirectory
 from ...host import files
@@ -68,15 +67,7 @@ def verify(run: Owner, request: VerifyRequest, alive: Alive) -> List[Verified]:
 def _verified(run: Owner, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
-    if re.match(formats.KERAS_NAME, path):
-        verdict = verifying.verify_keras(path, budget.check)
-    elif os.path.isdir(path):
-        verdict = verifying.Verdict()
-        found = formats.orbax_problem(path)
-        verdict.problems = [found] if found is not None else []
-        verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
-    else:
-        verdict = verifying.verify(path, budget.check)
+    verdict = verifying.verify_format(path, formats.of(path), budget)
     return {
         "dir": wanted["dir"],
         "prefix": wanted["prefix"],
@@ -180,7 +171,7 @@ def _remove(place: OpenDirectory, removed: List[Checkpoint], answer: Pruned, dry
     state = place.state()
     going: List[Checkpoint] = []
     for one in removed:
-        named = formats.restored_name(state) == os.path.basename(one["prefix"])
+        named = state_file.restored_name(state) == os.path.basename(one["prefix"])
         (answer["kept"] if named else going).append(one)
     if not dry_run and not live and going:
         place.rename_in_state({name: name for name in (os.path.basename(one["prefix"]) for one in going)})

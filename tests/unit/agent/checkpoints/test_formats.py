@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import formats, reading
-from dtctl.agent.checkpoints.formats import restored_name, with_newest
+from dtctl.agent.checkpoints import formats, keras, orbax, reading
+from dtctl.agent.checkpoints.state_file import restored_name, with_newest
+from dtctl.agent.checkpoints.trees import Tree
 from dtctl.agent.host.budget import Budget, Spent
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -29,15 +30,19 @@ def hdf5(version: int, size: int) -> bytes:
     return head + bytes(size - len(head))
 
 
+def damage(path: Path) -> list[str]:
+    return formats.damage(str(path), formats.of(str(path)), Budget(time.monotonic() + 60.0, 0))[0]
+
+
 @pytest.mark.parametrize("version", [0, 2, 3])
 def test_weights_that_are_cut_short_are_found(tmp_path: Path, version: int) -> None:
     path = tmp_path / "latest.weights.h5"
     path.write_bytes(hdf5(version, 200))
-    assert formats.keras_problem(str(path)) is None
+    assert keras.problem(str(path)) is None
     path.write_bytes(hdf5(version, 200)[:150])
-    assert formats.keras_problem(str(path)) == "it is cut short: it has 150 of 200 bytes"
+    assert keras.problem(str(path)) == "it is cut short: it has 150 of 200 bytes"
     path.write_bytes(b"\x89HDF")
-    assert formats.keras_problem(str(path)) == "it is cut short, or is no HDF5 file"
+    assert keras.problem(str(path)) == "it is cut short, or is no HDF5 file"
 
 
 def test_a_model_that_is_cut_short_or_damaged_is_found(tmp_path: Path) -> None:
@@ -45,17 +50,17 @@ def test_a_model_that_is_cut_short_or_damaged_is_found(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("config.json", "{}" * 50)
         archive.writestr("model.weights.h5", bytes(1000))
-    assert formats.keras_damage(str(path)) == []
+    assert damage(path) == []
     whole = path.read_bytes()
     changed = bytearray(whole)
     changed[60] ^= 1
     path.write_bytes(changed)
-    assert formats.keras_problem(str(path)) is None
-    assert formats.keras_damage(str(path)) == ["config.json in it does not match its checksum"]
+    assert keras.problem(str(path)) is None
+    assert damage(path) == ["config.json in it does not match its checksum"]
     path.write_bytes(whole[:-30])
-    assert formats.keras_damage(str(path)) == ["it is cut short, or is no archive"]
+    assert damage(path) == ["it is cut short, or is no archive"]
     path.unlink()
-    assert formats.keras_damage(str(path)) == ["it is missing"]
+    assert damage(path) == ["it is missing"]
 
 
 def test_an_archive_that_holds_more_than_its_time_allows_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -71,8 +76,8 @@ def test_an_archive_that_holds_more_than_its_time_allows_is_not_read_to_its_end(
             raise Spent("it took too long")
 
     with pytest.raises(Spent):
-        formats.keras_damage(str(path), check)
-    assert formats.keras_damage(str(path)) == []
+        keras.damage(str(path), check)
+    assert damage(path) == []
 
 
 def test_an_archive_whose_table_of_contents_claims_any_size_costs_no_memory(tmp_path: Path) -> None:
@@ -82,7 +87,7 @@ def test_an_archive_whose_table_of_contents_claims_any_size_costs_no_memory(tmp_
         file.truncate(claimed)
         file.seek(claimed)
         file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, claimed, 0, 0))
-    assert formats.keras_damage(str(path)) == ["it is damaged: its table of contents is too large"]
+    assert damage(path) == ["it is cut short, or is no archive"]
 
 
 def test_formats_stand_among_the_checkpoints_and_recovery_passes_them_over(tmp_path: Path) -> None:
@@ -202,8 +207,10 @@ def test_saves_of_a_manager_are_found_newest_first(tmp_path: Path) -> None:
         ("100.orbax-checkpoint-tmp", 100),
     ],
 )
-def test_the_step_is_in_the_name(name: str, step: int | None) -> None:
-    assert formats.orbax_step(name) == formats.orbax_step(f"checkpoints/{name}") == step
+def test_the_step_is_in_the_name(tmp_path: Path, name: str, step: int | None) -> None:
+    (tmp_path / "empty").mkdir()
+    tree = Tree(str(tmp_path / "empty"), Budget(time.monotonic() + 60.0, 9))
+    assert orbax.step(name, tree) == orbax.step(f"checkpoints/{name}", tree) == step
 
 
 @pytest.mark.parametrize("name", ["300.orbax-checkpoint-tmp", "300.orbax-checkpoint-tmp-1795471791"])
@@ -266,4 +273,4 @@ def test_metadata_that_is_no_file_is_not_read(tmp_path: Path) -> None:
 def test_a_directory_of_too_many_files_costs_no_more_than_the_budget(tmp_path: Path) -> None:
     saved(tmp_path / "1")
     with pytest.raises(Spent):
-        formats.orbax_size_bytes(str(tmp_path / "1"), Budget(time.monotonic() + 60.0, 2))
+        Tree(str(tmp_path / "1"), Budget(time.monotonic() + 60.0, 2))

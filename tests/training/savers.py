@@ -1,0 +1,227 @@
+"""A tiny training that saves with the library of one format and continues from its newest checkpoint.
+
+python savers.py FORMAT DIRECTORY STEPS [PAUSE]    prints `continues from N` and `saved N`, for each save
+
+It runs in the environment `torch-libraries` (tests/environments.py), and imports nothing of dtctl.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def newest(directory: Path, pattern: str) -> tuple[int, Path] | None:
+    """What a program does that looks for its own newest checkpoint: the largest number."""
+    found = [(int(match.group(1)), path) for path in directory.glob("*") if (match := re.fullmatch(pattern, path.name))]
+    return max(found, default=None)
+
+
+def parts() -> tuple[Any, Any]:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 2))
+    return model, torch.optim.AdamW(model.parameters())
+
+
+def train(model: Any, optimizer: Any) -> None:
+    import torch
+
+    optimizer.zero_grad()
+    model(torch.ones(8, 64)).square().mean().backward()
+    optimizer.step()
+
+
+def torch_save(directory: Path, steps: int, pause: float) -> None:
+    import torch
+
+    model, optimizer = parts()
+    found = newest(directory, r"model_step_(\d+)\.pt")
+    step = 0
+    if found:
+        saved = torch.load(found[1])
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step = saved["step"]
+    say("continues from", step)
+    for step in range(step + 1, steps + 1):  # noqa: B020, its beginning is read once
+        train(model, optimizer)
+        content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        torch.save(content, directory / f"model_step_{step}.pt")
+        say("saved", step)
+        time.sleep(pause)
+
+
+def safetensors(directory: Path, steps: int, pause: float) -> None:
+    from safetensors.torch import load_file, save_file
+
+    model, optimizer = parts()
+    found = newest(directory, r"model_step_(\d+)\.safetensors")
+    if found:
+        model.load_state_dict(load_file(found[1]))
+    say("continues from", found[0] if found else 0)
+    for step in range((found[0] if found else 0) + 1, steps + 1):
+        train(model, optimizer)
+        save_file(model.state_dict(), directory / f"model_step_{step}.safetensors")
+        say("saved", step)
+        time.sleep(pause)
+
+
+def dcp(directory: Path, steps: int, pause: float) -> None:
+    import torch
+    import torch.distributed.checkpoint as checkpoint
+
+    model, optimizer = parts()
+    train(model, optimizer)  # the optimizer has a state to load into
+    found = newest(directory, r"step-(\d+)")
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": torch.tensor(0)}
+    if found:
+        checkpoint.load(state, checkpoint_id=str(found[1]))
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    say("continues from", int(state["step"]))
+    for step in range(int(state["step"]) + 1, steps + 1):
+        train(model, optimizer)
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": torch.tensor(step)}
+        checkpoint.save(state, checkpoint_id=str(directory / f"step-{step}"))
+        say("saved", step)
+        time.sleep(pause)
+
+
+def accelerate(directory: Path, steps: int, pause: float) -> None:
+    import accelerate
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    model, optimizer = accelerator.prepare(*parts())
+    found = newest(directory, r"step_(\d+)")
+    if found:
+        accelerator.load_state(str(found[1]))
+    say("continues from", found[0] if found else 0)
+    for step in range((found[0] if found else 0) + 1, steps + 1):
+        train(model, optimizer)
+        accelerator.save_state(str(directory / f"step_{step}"))
+        say("saved", step)
+        time.sleep(pause)
+
+
+def lightning(directory: Path, steps: int, pause: float) -> None:
+    import torch
+    from lightning import pytorch
+
+    class Module(pytorch.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = torch.nn.Linear(64, 2)
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            time.sleep(pause)
+            return self.model(batch[0]).square().mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.AdamW(self.parameters())
+
+        def on_train_start(self) -> None:
+            say("continues from", self.trainer.global_step)
+
+    saves = pytorch.callbacks.ModelCheckpoint(dirpath=directory, every_n_train_steps=1, save_top_k=-1, save_last=True)
+    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = pytorch.Trainer(max_steps=steps, max_epochs=-1, accelerator="cpu", devices=1, callbacks=[saves], **quiet)
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(64, 64)), batch_size=8)
+    trainer.fit(Module(), data, ckpt_path="last")
+    say("saved", trainer.global_step)
+
+
+def huggingface(directory: Path, steps: int, pause: float) -> None:
+    import torch
+    import transformers
+
+    class Paced(transformers.TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            say("continues from", state.global_step)
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            say("saved", state.global_step)
+            time.sleep(pause)
+
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=16)
+    rows = [{"input_ids": torch.arange(8), "labels": torch.arange(8)} for _ in range(64)]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(directory),
+        max_steps=steps,
+        save_steps=1,
+        per_device_train_batch_size=2,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    trainer = transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[Paced()])
+    trainer.train(resume_from_checkpoint=newest(directory, r"checkpoint-(\d+)") is not None)
+
+
+def keras(directory: Path, steps: int, pause: float) -> None:
+    import keras
+    import numpy
+
+    class Paced(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+            if self.first:
+                say("continues from", epoch)
+            self.first = False
+            time.sleep(pause)
+
+        def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+            say("saved", epoch + 1)
+
+    paced = Paced()
+    paced.first = True
+    model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(64), keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    backup = keras.callbacks.BackupAndRestore(directory, double_checkpoint=True, delete_checkpoint=False)
+    data = numpy.ones((8, 64)), numpy.ones((8, 2))
+    model.fit(*data, epochs=steps, verbose=0, callbacks=[backup, paced])
+
+
+def deepspeed(directory: Path, steps: int, pause: float) -> None:
+    import deepspeed
+
+    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    model, optimizer = parts()
+    settings = {"train_batch_size": 8, "zero_optimization": {"stage": 1}}
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+    engine.load_checkpoint(str(directory))
+    say("continues from", engine.global_steps)
+    for _ in range(engine.global_steps, steps):
+        import torch
+
+        engine.backward(engine(torch.ones(8, 64)).square().mean())
+        engine.step()
+        engine.save_checkpoint(str(directory))
+        say("saved", engine.global_steps)
+        time.sleep(pause)
+
+
+SAVERS = {
+    "torch": torch_save,
+    "safetensors": safetensors,
+    "dcp": dcp,
+    "accelerate": accelerate,
+    "lightning": lightning,
+    "huggingface": huggingface,
+    "deepspeed": deepspeed,
+    "keras": keras,
+}
+
+if __name__ == "__main__":
+    format_name, place, total, *more = sys.argv[1:]
+    target = Path(place)
+    target.mkdir(parents=True, exist_ok=True)
+    SAVERS[format_name](target, int(total), float(more[0]) if more else 0.0)
