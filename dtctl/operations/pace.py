@@ -18,7 +18,15 @@ SLOW_SHARE = 0.6
 LEAST_PEERS = 3
 
 SILENT_S = 30.0
-"""A task that has reported no step for so long is shown as silent."""
+SILENT_GAPS = 3
+
+
+def silent_after_s(step_gap_s: float) -> float:
+    """The time without a step after which a task is silent: some programs report only the steps of their checkpoints.
+
+    `step_gap_s`: the time between its last two reports of a step.
+    """
+    return max(SILENT_S, SILENT_GAPS * step_gap_s)
 
 
 PRESSED = 0.4

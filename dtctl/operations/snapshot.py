@@ -261,6 +261,8 @@ class RunProgress:
     loss: str | None = None
     position: Position | None = None
     """The position within an epoch, of a program that names no step: `step` is then counted over the epochs."""
+    step_gap_s: float = 0.0
+    """The time between the last two reports of a step."""
 
     @property
     def left_s(self) -> float | None:
@@ -286,6 +288,7 @@ def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -
     return RunProgress(
         step=furthest.entry["step"] if furthest is not None else None,
         step_time=furthest.entry["step_time"] if furthest is not None else None,
+        step_gap_s=furthest.entry["step_gap_s"] if furthest is not None else 0.0,
         target=logged if position is not None or target is None else target,
         position=position,
         rate=next((task.entry["rate"] for task in running if task.entry["rate"] is not None), None),

@@ -15,7 +15,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import clipped
 from dtctl.model import TaskState, grouped
 from dtctl.operations.findings import Facts
-from dtctl.operations.pace import SILENT_S, stragglers
+from dtctl.operations.pace import silent_after_s, stragglers
 from dtctl.operations.snapshot import RunStatus, TaskStatus, how_it_ended
 from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.terminal.console import styled, table
@@ -211,7 +211,7 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
     ):
         return ""
     silent = status.time - task.entry["step_time"]
-    return f"last step {duration(silent)} ago" if silent >= SILENT_S else ""
+    return f"last step {duration(silent)} ago" if silent >= silent_after_s(task.entry["step_gap_s"]) else ""
 
 
 def left_behind(task: TaskStatus) -> str:

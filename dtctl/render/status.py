@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import read, sentence, why_of
 from dtctl.operations.goodput import goodput_of
+from dtctl.operations.pace import silent_after_s
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.errors import show_host_errors
@@ -114,8 +115,9 @@ def _age(status: RunStatus) -> str:
 def _pace(status: RunStatus) -> list[str]:
     """The rate and the time left; without a recent step, the age of the last one."""
     progress, shown = status.progress, []
-    if progress.step_time is not None and status.time - progress.step_time >= SILENT_S:
-        shown.append(f"last step {duration(status.time - progress.step_time)} ago")
+    silent_s = status.time - progress.step_time if progress.step_time is not None else 0.0
+    if silent_s >= silent_after_s(progress.step_gap_s):
+        shown.append(f"last step {duration(silent_s)} ago")
     elif progress.rate:
         estimated = progress.position is not None
         shown.append(f"{progress.rate:.3g}/s" if estimated else f"{progress.rate:.3g} steps/s")
@@ -133,10 +135,6 @@ def position_of(position: Position) -> str:
     if batch is not None:
         shown.append(f"{batch}/{position['batches']}" if position["batches"] is not None else f"batch {batch}")
     return ", ".join(shown)
-
-
-SILENT_S = 30.0
-"""The rate does not predict the remaining time after this long without a step."""
 
 
 def status_table(status: RunStatus, *, every: bool = False) -> Table:

@@ -63,6 +63,8 @@ class Recovery:
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
+        self._idle_since: Optional[float] = None
+        """Since when all that train have been idle, after a loss."""
         self._without_cause: Dict[Tuple[str, int], float] = {}
         """Attempts that have lost a peer of which nothing is known yet: since when."""
         self._known: Dict[str, Incident] = {}
@@ -141,12 +143,25 @@ class Recovery:
         limits = stalls.silence_limits(view) if back else {}
         limit_of = {one["id"]: limits[stalls.after_a_hang(one)] for one in back}
         self._silent = {id_: self._silent.get(id_, now) for id_, limit_s in limit_of.items() if limit_s is not None}
+        waiting_s = self._waiting_s(back, now)
         for one in back:
+            if waiting_s is not None and self._may_restart(one, wall):
+                why, tasks = [fact("at_barrier", task=one["task"], seconds=waiting_s)], self._gang(one["task"])
+                return self._restart(one["task"], one, "still_silent", why, tasks, now, wall)
             limit_s = limit_of[one["id"]]
             if limit_s is not None and now - self._silent[one["id"]] >= limit_s and self._may_restart(one, wall):
                 why, tasks = [fact("still_silent")], self._gang(one["task"])
                 return self._restart(one["task"], one, "still_silent", why, tasks, now, wall)
         return None
+
+    def _waiting_s(self, back: List[Incident], now: float) -> Optional[float]:
+        """The time for which all that train have been idle after a loss, if that is too long."""
+        if not back or not stalls.all_idle(self._view):
+            self._idle_since = None
+            return None
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        limit_s, idle_s = stalls.limit_at_barrier(self._view), now - self._idle_since
+        return idle_s if limit_s is not None and idle_s >= limit_s else None
 
     def _may_restart(self, one: Incident, wall: float) -> bool:
         """Whether a restart of all that train loses nothing that no checkpoint has, unless they hang anyway."""

@@ -31,6 +31,12 @@ SILENCE_S = 120.0
 """A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
 
 
+AT_BARRIER_S = 45.0
+"""Where all tasks are idle for so long after a loss, they wait for each other: a worker of TensorFlow's waits 30 s
+between two looks whether the model is ready.
+"""
+
+
 def after_a_hang(one: Incident) -> bool:
     """Whether tasks were lost that had made progress before: a program that only waits makes none."""
     return one["loss"] in ("hung", "still_silent")
@@ -58,6 +64,22 @@ def in_vain(view: View) -> int:
             break
         count += 1
     return count
+
+
+def limit_at_barrier(view: View) -> Optional[float]:
+    """The time for which all that train may be idle after a loss; None: for ever, as the user says or as no step is known.
+
+    A worker that restarts alone may leave a barrier of the program standing, as token queues of synchronous training
+    are: each of the others waits for a token of the lost one, which waits for theirs.
+    """
+    learns = view.recovery["stall_s"] is None and has_begun(view.entry(task) for task in view.tasks)
+    return patience(AT_BARRIER_S, in_vain(view)) if learns else None
+
+
+def all_idle(view: View) -> bool:
+    """Whether none of the tasks that train does anything, and all of them run."""
+    trains = [task for task in view.trainers if not (view.final(task) or view.drained(task))]
+    return bool(trains) and all(_is_idle(view, task) for task in trains)
 
 
 class Beginning:

@@ -85,6 +85,8 @@ SENTENCES = {
     "hung": "stalled: no sign of progress",
     "frozen": "stalled: frozen (stopped by a signal) for %(span)s",
     "still_silent": "still no sign of progress after its restart",
+    "at_barrier": "no step since %(task)s is back, and all tasks have been idle for %(span)s: they wait for each other"
+    " (strategy: sync-ps restarts all of them at once)",
     "never_began": "no task has reported a step since the start, and all have been idle for %(span)s",
     # details
     "hung_in": "; it was in %(text)s",

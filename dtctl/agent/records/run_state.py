@@ -359,6 +359,8 @@ class Entry(Because):
     step_line: Default[Line, ""]
     """The line of the log that `step` was read from, secrets masked."""
     step_time: Default[Optional[Epoch], None]
+    step_gap_s: Default[Seconds, 0.0]
+    """The time between the last two reports of a step, or from the start to the first."""
     rate: Default[Optional[PerSecond], None]
     """Steps a second, at the last step."""
     loss: Default[Optional[Loss], None]

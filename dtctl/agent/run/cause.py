@@ -115,7 +115,21 @@ def _uncaught(lines: List[str]) -> Optional[str]:
     found = _last_exception(lines)
     if found is None or _goes_on(found[1]):
         return None
-    return _of_worker(lines, found) or _named(found[0], found[1][:_MESSAGE_LINES])
+    return _of_worker(lines, found) or _asserted(lines, found) or _named(found[0], found[1][:_MESSAGE_LINES])
+
+
+_MARKERS = r"\s*[\^~]+\s*\Z"
+"""The line below the source, since Python 3.11."""
+
+
+def _asserted(lines: List[str], found: Tuple[Match[str], List[str]]) -> Optional[str]:
+    """What an assertion without a message has asserted, by the source in its traceback."""
+    exception, later = found
+    if exception.group("name") != "AssertionError" or exception.group("message"):
+        return None
+    above = lines[max(0, len(lines) - len(later) - 3) : len(lines) - len(later) - 1]
+    source = next((line.strip() for line in reversed(above) if not re.match(_MARKERS, line)), "")
+    return _shown("AssertionError: %s" % source) if source.startswith("assert ") else None
 
 
 def _of_worker(lines: List[str], found: Tuple[Match[str], List[str]]) -> Optional[str]:

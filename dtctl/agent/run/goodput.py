@@ -10,7 +10,8 @@ Each second belongs to one part, so that the parts add up to the elapsed time:
     wait     no training task may run: it waits for hosts and servers before the start; after a loss for its delay,
              and for remaining processes
     stall    no step was reported although all tasks ran, for more than 30 s and more than 10 times the usual gap
-             between two steps; and the time from the last step until a hang was detected
+             between two steps, or the time of the first step; and the time from the last step until a hang was
+             detected
     away     no step was reported, and a host was away
     pause    all training tasks are held, because a host is drained; it is not part of the elapsed time
     end      after the last step of a run that has succeeded: the last save, the last evaluation
@@ -161,14 +162,20 @@ def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *,
 
 
 def _judge(account: Account, kind: Spent, advanced: int) -> None:
-    """Judges the time between two reported steps. `advanced`: the number of steps."""
+    """Judges the time between two reported steps. `advanced`: the number of steps.
+
+    Steps that keep their pace were made all the time, however long nobody heard of them, as by a program that reports
+    only its checkpoints. Several steps at once show that, too, while no pace is known.
+    """
     length_s = _unjudged_s(account, account["seconds"])
-    usual = length_s <= _limit_s(account)
-    paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2
+    known = account["pace"] > 0
+    paced = advanced >= account["pace"] * length_s / 2 if known else advanced > 1
+    usual = paced or length_s <= _limit_s(account)
     if usual and length_s > 0:
         account["gap_s"] = _mixed(account["gap_s"], length_s)
-        account["pace"] = _mixed(account["pace"], min(advanced / length_s, MOST_PACE)) if advanced else account["pace"]
-    _close(account, kind if usual or paced else _silence(account, account["seconds"]), account["seconds"])
+    if (usual or not known) and advanced and length_s > 0:
+        account["pace"] = _mixed(account["pace"], min(advanced / length_s, MOST_PACE))
+    _close(account, kind if usual else _silence(account, account["seconds"]), account["seconds"])
 
 
 def _silence(account: Account, until_s: float) -> Spent:
@@ -181,7 +188,15 @@ def _silence(account: Account, until_s: float) -> Spent:
 def _limit_s(account: Account) -> float:
     if account["away"]:
         return max(AWAY_S, AWAY_GAPS * account["gap_s"])
-    return max(STALL_S, STALL_GAPS * account["gap_s"])
+    return max(STALL_S, STALL_GAPS * (account["gap_s"] or _first_step_s(account)))
+
+
+def _first_step_s(account: Account) -> float:
+    """The time of the first step, if no time between two steps is known yet, as that may be as long."""
+    spans = account["spans"]
+    if not spans or spans[-1]["what"] != "start":
+        return 0.0
+    return spans[-1]["end_s"] - (spans[-2]["end_s"] if len(spans) > 1 else sum(account["before"].values()))
 
 
 def _unjudged_s(account: Account, until_s: float) -> float:

@@ -320,7 +320,8 @@ class Watchdog:
         gap, limit = now - self._sign, self.limit_s
         if gap > limit:
             self._regular_since = now
-        if self._signs and (gap <= limit or (signs.stepped and self._steps)):  # not what it has waited for others
+        counts = gap <= limit or (signs.stepped and self._steps)  # not what it has waited for others
+        if signs.saved or (self._signs and counts):  # a silent program may save seldom, the first time too
             self.longest_gap_s = max(self.longest_gap_s, gap)
         self._sign = now
         self._signs += 1

@@ -1,7 +1,7 @@
 """The context that all tasks of a host share: their run, its state at the coordinator, and its checkpoint directories.
 
-Those show that something is being saved, and whether this host sees the lead's. Threads inspect them: a file
-server that does not answer blocks its caller.
+Those show that something is being saved, of which step it is, and whether this host sees the lead's. Threads inspect
+them: a file server that does not answer blocks its caller.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from itertools import islice
 
+from ..checkpoints import reading
 from ..dump import SITE
 from ..host import errors, files
 from ..host.outputs import lead_mark, unmarked
@@ -24,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
+    from ..records.checkpoints import Checkpoint
     from ..run.runfiles import RunFiles
 
 
@@ -94,6 +96,9 @@ LOOK_S = 10.0
 OLD_S = 60.0
 """Observations older than this do not count."""
 
+_READS_OF_A_SAVE = 12
+"""A save that takes longer is read after the next one."""
+
 _MOST_ENTRIES = 1000
 
 
@@ -121,12 +126,16 @@ class _Looks:
 
 
 class CheckpointSigns:
-    """Whether something is being saved, as a sign of progress."""
+    """Whether something is being saved, as a sign of progress, and of which step it is."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = directories
         self._changes = 0
         self._seen: Optional[List[Tuple[str, int]]] = None
+        self._reads = 0
+        """The number of the next looks in which checkpoints are read."""
+        self._wanted = False
+        self._newest: Optional[Checkpoint] = None
         self._looks = _Looks(self._look, SIGNS_S)
 
     def changes(self, now: float) -> int:
@@ -135,11 +144,33 @@ class CheckpointSigns:
             self._looks.step(now)
         return self._changes
 
+    def step(self, now: float, since: float) -> Optional[int]:
+        """The step of the newest complete checkpoint, if that was saved since this time.
+
+        From the first call on, checkpoints are read after each save.
+        """
+        if not self._wanted:
+            self._wanted, self._reads = True, 1
+        self.changes(now)
+        newest = self._newest
+        return newest["step"] if newest is not None and newest["time"] >= since else None
+
     def _look(self) -> None:
         found = [sign for directory in self._directories for sign in _times(directory)]
-        if self._seen is not None and found != self._seen:
-            self._changes += 1
+        is_new = found != self._seen
+        self._changes += is_new and self._seen is not None
         self._seen = found
+        if self._wanted and is_new:
+            self._reads = _READS_OF_A_SAVE
+        if self._reads:
+            self._read()
+
+    def _read(self) -> None:
+        reports = reading.report(list(self._directories))
+        is_whole = not any(one["incomplete"] or one["problem"] for one in reports)
+        self._reads = 0 if is_whole else self._reads - 1
+        complete = [one for each in reports for one in each["all"] if one["complete"] and one["step"] is not None]
+        self._newest = max(complete, key=lambda one: one["time"], default=self._newest)
 
 
 def _times(directory: str) -> List[Tuple[str, int]]:

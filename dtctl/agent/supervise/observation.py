@@ -55,6 +55,8 @@ class Observation:
         alone = trains_alone(member, context.spec["strategy"])
         self._checkpoints = CheckpointSigns(()) if alone else context.checkpoints
         self._saves: Optional[int] = None
+        self._saves_steps = self._id == context.spec["lead"] and attempt.start is not None
+        self._began_wall = attempt.start["started"] if attempt.start is not None else 0.0
         self._port = task["port"] if task["ready"] == "listening" else None
         self._key = attempt.key
         self._next_ready_look = 0.0
@@ -89,8 +91,10 @@ class Observation:
         return any(ports.holds(str(process.pid), inodes) for process in tree)
 
     def sees_progress(self, now: float, wall: float) -> Signs:
-        """Reads the log and returns the signs of progress since the last call."""
+        """Reads the log, and what is saved if that names no step; returns the signs of progress since the last call."""
         grew = self._log.update()
+        if self._saves_steps and self._log.step_is_saved and self._entry["position"] is None:
+            self._log.note_saved(self._checkpoints.step(now, self._began_wall), self._entry["step"])
         stepped = self._log.step is not None and self._log.step != self._entry["step"]
         if grew:
             self._entry["progress"] = wall
@@ -101,12 +105,16 @@ class Observation:
             self._entry["rate"] = self._log.rate
         if stepped and self._log.step is not None:
             rate = self._rate.update(now, self._log.step)
+            rate = self._log.rate if self._log.step_is_saved and self._log.rate is not None else rate
+            before = self._entry["step_time"] or self._began_wall
+            self._entry["step_gap_s"] = max(0.0, round(wall - before, 1)) if before else 0.0
             self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
             self._entry["step_line"] = self._shown(self._log.step_line)
         self._entry["complaint"] = complaint_after(
             None if stepped else self._entry["complaint"], self._context.masks.hide(self._log.complaint), wall
         )
-        return Signs(self._entry["ready"], grew=grew, stepped=stepped)
+        saved = stepped and self._log.step_is_saved  # the next save may take longer
+        return Signs(self._entry["ready"], grew=grew, stepped=stepped and not saved, saved=saved)
 
     def _shown(self, line: bytes) -> str:
         return " ".join(self._context.masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
@@ -122,7 +130,7 @@ class Observation:
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
         signs.excused = is_done(self._entry["step"], self._context.spec["target_step"]) or self._context.recovering
-        signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
+        signs.saved = (self._watchdog.is_quiet(now) and self._is_saving(now)) or signs.saved
         signs.idle_s = now - self._idle_at if self._idle_at is not None else 0.0
         first_s, behind_s = self._context.first_steps.get(self._id, 0.0), self._context.left_behind.get(self._id)
         return self._watchdog.update(now, signs, first_s, behind_s)
@@ -267,8 +275,17 @@ class LogProgress:
             self.steps = found.total if found.total is not None else self.steps
         elif found.position is not None and not self._names_steps:
             self._count(found.position, found)
-        if found.saved is not None and self.position is None and found.saved > (self.step or 0):
-            self.step = found.saved
+        self.note_saved(found.saved)
+
+    @property
+    def step_is_saved(self) -> bool:
+        """Whether the log names no step but those of checkpoints: `step` is then that of the newest one, or None."""
+        return self.position is None and not self._names_steps
+
+    def note_saved(self, saved: Optional[int], before: Optional[int] = None) -> None:
+        """Notes the step of a checkpoint. `before`: the step so far, where it is not of this log."""
+        if saved is not None and self.position is None and saved > max(self.step or 0, before or 0):
+            self.step = saved
 
     def _count(self, position: positions.Reading, found: step_reader.Reading) -> None:
         if self._counter.add(position, has_loss=found.has_loss):

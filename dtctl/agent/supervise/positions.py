@@ -52,6 +52,10 @@ _BATCH = re.compile(
     rb"|\b(?:[0-9]{1,12}-)?([0-9]{1,12})batch\b"
     rb"|\[[0-9]{1,12},[ \t]{0,8}([0-9]{1,12})\][ \t]{0,8}loss"
 )
+_STEPS = re.compile(
+    rb"(?<![\w.-])(?:steps|iters|iterations)[\"']?[ \t]{0,8}[:=][ \t]{0,8}([0-9]{1,12})(?![\w/%]|\.[0-9])"
+)
+"""The steps of an epoch that the line names."""
 _BAR = re.compile(
     rb"(?:[%:][ \t]{0,8}\|[^|]{0,200}\|[ \t]{0,8}|"
     rb"(?<![\x80-\xbf])(?:\xe2[\x94\x95][\x80-\xbf]){3,}[ \t]{0,80})(?=[0-9]{1,12}/)"
@@ -162,10 +166,17 @@ def _epoch(line: bytes) -> Tuple[Tuple[Optional[int], Optional[int]], int]:
     if first is not None:
         numbers = [int(number) for number in first.groups() if number is not None]
         return (numbers[0], numbers[1] if len(numbers) > 1 else None), first.end()
+    match = _named_epoch(line)
+    if match is None:
+        return (None, None), 0
+    return (int(match.group(1)), int(match.group(2)) if match.group(2) else None), match.end()
+
+
+def _named_epoch(line: bytes) -> Optional[Match[bytes]]:
     for match in _EPOCH.finditer(line):
         if not _OTHER_EPOCHS.search(line, max(0, match.start() - 8), match.start()):
-            return (int(match.group(1)), int(match.group(2)) if match.group(2) else None), match.end()
-    return (None, None), 0
+            return match
+    return None
 
 
 def _of_epoch(line: bytes, begin: int, epoch: Tuple[Optional[int], Optional[int]], after: int) -> Optional[Reading]:
@@ -175,6 +186,9 @@ def _of_epoch(line: bytes, begin: int, epoch: Tuple[Optional[int], Optional[int]
     batch = _BATCH.search(line)
     if batch is not None:
         return Reading(begin, int(next(filter(None, batch.groups()))), None, epoch)
+    steps = _STEPS.search(line)
+    if steps is not None:
+        return Reading(begin, int(steps.group(1)), None, epoch)
     return Reading(begin, None, None, epoch) if has_loss(line) or _REPORTED.search(line) else None
 
 
@@ -200,9 +214,9 @@ def _reading(begin: int, pair: Match[bytes], epoch: Tuple[Optional[int], Optiona
     return Reading(begin, int(pair.group(1)), None if pair.group(2) == b"?" else int(pair.group(2)), epoch)
 
 
-def names_epoch(before: bytes) -> bool:
-    """Whether the text before a number names an epoch by its number, so that the number counts within the epoch."""
-    return _EPOCH.search(before[-_LONGEST:]) is not None
+def names_epoch(text: bytes) -> bool:
+    """Whether the text around a number names an epoch by its number, so that the number counts within the epoch."""
+    return _named_epoch(text[-_LONGEST:]) is not None
 
 
 class Counter:

@@ -193,7 +193,7 @@ def _step_words(data: bytes, line: int, match: Match[bytes]) -> Optional[List[by
     words = _name(data, line, match, _STEP_PREFIXES)
     if words is None or not _OTHER_STEPS.isdisjoint(words):
         return None
-    if match.group("plural") and _is_option(data, line, match, words):
+    if match.group("plural") and (_is_option(data, line, match, words) or _is_of_epoch(data, line, match, words)):
         return None
     if words[-1:] != [b"global"] and _is_position(data, line, match):
         return None
@@ -203,6 +203,12 @@ def _step_words(data: bytes, line: int, match: Match[bytes]) -> Optional[List[by
 def _is_position(data: bytes, line: int, match: Match[bytes]) -> bool:
     """Whether it counts the steps of an epoch, whose number is before it and whose length after it."""
     return _TOTAL.match(data, match.end()) is not None and positions.names_epoch(data[line : match.start()])
+
+
+def _is_of_epoch(data: bytes, line: int, match: Match[bytes], words: List[bytes]) -> bool:
+    """Whether the steps are those of an epoch, which the line names: not of all epochs together."""
+    has_total = _TOTAL.match(data, match.end()) is not None
+    return not words and not has_total and positions.names_epoch(data[line : _line_end(data, line)])
 
 
 def _is_option(data: bytes, line: int, match: Match[bytes], words: List[bytes]) -> bool:

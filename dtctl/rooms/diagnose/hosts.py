@@ -9,11 +9,11 @@ from dtctl.agent.records.vitals import is_full
 from dtctl.agent.run import hangs
 from dtctl.model import TaskState, grouped
 from dtctl.operations.findings import ENDED, LIVING, Facts, Match, commonness, versions
-from dtctl.operations.pace import SILENT_S, peers_by_job, pressure, shortages
+from dtctl.operations.pace import peers_by_job, pressure, shortages, silent_after_s
 from dtctl.operations.snapshot import TaskStatus
 
 BEHIND = 5.0
-"""A task that has reported no step for this many times as long as its peers, and for SILENT_S, has fallen behind."""
+"""A task that has reported no step for this many times as long as its peers, and is silent, has fallen behind."""
 
 PATIENCE_S = 120.0
 """A start may take this long before it is a finding."""
@@ -36,7 +36,7 @@ def behind(facts: Facts) -> Iterator[Match]:
         for task in reporting if len(reporting) > 1 else ():
             age = ages[task.id]
             others = [other for name, other in ages.items() if name != task.id]
-            if age >= max(SILENT_S, BEHIND * median(others)):
+            if age >= max(silent_after_s(task.entry["step_gap_s"]), BEHIND * median(others)):
                 yield Match.of(task, silent_s=age, others_s=median(others), **shortages(facts, task.host))
 
 
@@ -49,9 +49,12 @@ def silent(facts: Facts) -> Iterator[Match]:
     ]
     if not reporting:
         return
-    age = min(facts.age(task.entry["step_time"]) for task in reporting)
+    newest = min(reporting, key=lambda task: facts.age(task.entry["step_time"]))
+    age = facts.age(newest.entry["step_time"])
     reached = facts.status.progress.target
-    if age >= SILENT_S and (reached is None or max(task.entry["step"] or 0 for task in reporting) < reached):
+    if age >= silent_after_s(newest.entry["step_gap_s"]) and (
+        reached is None or max(task.entry["step"] or 0 for task in reporting) < reached
+    ):
         idle = tuple(
             task.id for task in facts.tasks if task.state is TaskState.RUNNING and (task.entry["cpu"] or 0.0) < 0.02
         )

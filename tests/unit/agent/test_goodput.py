@@ -90,8 +90,20 @@ PARTS: dict[str, tuple[Run, dict[str, float]]] = {
     "a host away while others trained": (started().train(1, 10).pass_(2, "away").tell(12), {**BEGUN, "kept": 12}),
     "a host away before training": (Run().pass_(4, "wait").pass_(9, "away").pass_(1, "wait"), {"wait": 5, "away": 9}),
     "one step proves nothing without a pace": (
-        started().tell(0).tell(1, passed_s=STALL_S + 1),
-        {**BEGUN, "stall": STALL_S + 1},
+        started().tell(0).tell(1, passed_s=11 * STALL_GAPS + 1),
+        {**BEGUN, "stall": 11 * STALL_GAPS + 1},
+    ),
+    "a second step that takes as long as the first": (
+        Run().pass_(599, "start").tell(500).tell(1000, passed_s=600).tell(1500, passed_s=610),
+        {"start": 600, "kept": 1210},
+    ),
+    "several steps at once without a pace": (
+        started().tell(0).tell(500, passed_s=400).tell(1000, passed_s=500),
+        {**BEGUN, "kept": 900},
+    ),
+    "slow steps, of which the first proves nothing": (
+        started().tell(0).tell(1, passed_s=300).tell(2, passed_s=300).tell(3, passed_s=310),
+        {**BEGUN, "stall": 300, "kept": 610},
     ),
     "a time in which nobody looked": (started().train(1, 10).miss(300.0), {**TRAINED, "stall": 300}),
     "nobody looked while it waited": (Run().pass_(5, "wait").miss(10.0).pass_(1, "start"), {"wait": 15, "start": 1}),

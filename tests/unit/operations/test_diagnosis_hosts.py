@@ -128,6 +128,12 @@ def test_run_is_silent_half_a_minute_after_its_last_step(
     assert not list(hosts.silent(decided(found)))
 
 
+@pytest.mark.parametrize(("age_s", "tells"), [(179.0, False), (180.0, True)])
+def test_run_that_reports_steps_seldom_is_silent_after_three_of_its_gaps(age_s: float, tells: bool) -> None:
+    tasks = [changed(one, step_gap_s=60.0) for one in late(age_s, age_s)]
+    assert bool(list(hosts.silent(facts(*tasks)))) is tells
+
+
 def test_a_run_that_has_reached_its_last_step_is_silent_for_good_reason() -> None:
     first, second = late(40.0, 40.0)
     assert not list(hosts.silent(of_record(facts(first, changed(second, step=5)), target_step=9)))

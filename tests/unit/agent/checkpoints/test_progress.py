@@ -104,7 +104,7 @@ def test_task_that_complains_of_others_is_idle_until_it_logs_something_else(
     stat = b"7 (python) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 99 1000 10"
     monkeypatch.setattr(processes, "_read_proc", lambda _, name: stat if name == "stat" else b"")
     monkeypatch.setattr(processes, "find", lambda _: None)
-    attempt: Any = SimpleNamespace(directory=str(tmp_path), trainer={"pid": 7}, key="k")
+    attempt: Any = SimpleNamespace(directory=str(tmp_path), trainer={"pid": 7}, key="k", start=None)
     entry = made(Entry, state="running", ready=True)
     observation, _ = observe(entry, attempt)
     idle = []
@@ -119,6 +119,35 @@ def test_task_that_complains_of_others_is_idle_until_it_logs_something_else(
         observation.update(now, now)
         idle.append(entry["idle_since"])
     assert idle == [None, 1006.0, 1006.0, None]
+
+
+def test_the_steps_of_a_program_that_names_none_are_those_of_its_checkpoints(tmp_path: Path) -> None:
+    """Not of one that was there before: the attempt has made none of those."""
+    attempt: Any = SimpleNamespace(
+        directory=str(tmp_path), trainer=None, key="k", start={"started": NOW, "keeper": None, "pid": None}
+    )
+    out = tmp_path / "out"
+    orbax(out, 100, NOW - 60.0)
+    (tmp_path / "log").write_text("global_step/sec: 7.5\n")
+    entry = made(Entry, state="running", ready=True)
+    observation, signs = observe(entry, attempt, str(out))
+    seen = []
+    for passed_s in range(0, 320, 5):
+        if passed_s in (100, 200, 300):
+            orbax(out, 3 * passed_s, NOW + passed_s)
+        assert observation.update(1000.0 + passed_s, NOW + passed_s) is None
+        eventually(lambda: signs._looks._thread is None or not signs._looks._thread.is_alive())
+        seen += [(entry["step"], entry["rate"])] if (entry["step"], entry["rate"]) not in seen else []
+    assert seen == [(None, 7.5), (300, 7.5), (600, 7.5), (900, 7.5)]
+    assert entry["longest_gap_s"] == pytest.approx(100.0, abs=20.0), "the next attempt has as much time for its first"
+
+
+def orbax(directory: Path, step: int, at: float) -> None:
+    """As versions of Orbax write it that have renamed a directory to commit it."""
+    made = directory / str(step)
+    made.mkdir(parents=True)
+    (made / "_METADATA").write_text("{}")
+    os.utime(made, (at, at))
 
 
 NOW = 1_700_000_000.0

@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
 from dtctl.agent.coordinate.repairs import ANSWER_S
-from dtctl.agent.coordinate.stalls import SILENCE_S
+from dtctl.agent.coordinate.stalls import AT_BARRIER_S, SILENCE_S
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
@@ -499,6 +499,44 @@ def test_limit_doubles_after_each_failed_restart_of_all_tasks() -> None:
         now += limit_s
         run.step(now)
         assert len(run.incidents) == before + 1
+
+
+TRAINERS = ("chief:0", "worker:0", "worker:1")
+
+
+def waiting(run: Run, *tasks: str) -> Run:
+    for task in tasks:
+        views.reported(run.view, task, idle_since=1.0)
+    return run
+
+
+@pytest.mark.parametrize(("recovery", "idles"), [({}, True), ({"stall_s": 0.0}, False), ({"stall_s": 900.0}, False)])
+def test_tasks_that_all_wait_after_a_loss_are_all_restarted_in_seconds(
+    recovery: dict[str, float | None], idles: bool
+) -> None:
+    """A worker of a synchronous program whose restart leaves the barrier of the others standing."""
+    run = waiting(back(fact("killed", signal=9), recovery=recovery), *TRAINERS)
+    run.step(102.0)
+    run.step(102.0 + AT_BARRIER_S - 0.1)
+    assert len(run.incidents) == 1
+    run.step(102.0 + AT_BARRIER_S)
+    assert (len(run.incidents) == 2) is idles
+    if idles:
+        assert (run.incidents[-1]["loss"], headline(run.incidents[-1]["why"])) == ("still_silent", "at_barrier")
+        assert run.held == ALL
+
+
+def test_tasks_of_which_one_works_after_a_loss_do_not_wait_for_each_other() -> None:
+    run = waiting(back(fact("killed", signal=9)), *TRAINERS[1:])
+    run.step(102.0)
+    run.step(102.0 + 5 * AT_BARRIER_S)
+    waiting(run, *TRAINERS)
+    run.step(103.0 + 5 * AT_BARRIER_S)
+    views.reported(run.view, "worker:0", idle_since=None)
+    run.step(104.0 + 5 * AT_BARRIER_S)
+    waiting(run, "worker:0")
+    run.step(102.0 + 6 * AT_BARRIER_S)
+    assert len(run.incidents) == 1
 
 
 @pytest.mark.parametrize("why", ["a host is away", "another is not back", "it is done", "it would start over", "off"])

@@ -96,6 +96,14 @@ def test_at_least_three_hundred_lines_of_progress_are_tried() -> None:
         ([f" {n}%|##  | {n}/100 [00:05<01:10,  9.1it/s]" for n in (50, 100, 50, 99)], [50, 100, 150, 199]),
         (["Epoch 1, batch 40 loss 0.5", "Epoch 1, batch 80 loss 0.4", "Epoch 2, batch 40 loss 0.3"], [40, 80, 120]),
         (["Epoch 1, loss: 0.5", "Epoch 2, loss: 0.4"], [1, 2]),
+        ([f"[GPU0] Epoch {n} | Batchsize: 32 | Steps: 32" for n in (0, 1, 9)], [32, 64, 320]),
+        (
+            [
+                *("\titers: 100, epoch: 1 | loss: 0.5", "Epoch: 1, Steps: 264 | Train Loss: 0.4 Vali Loss: 0.5"),
+                "\titers: 100, epoch: 2 | loss: 0.3",
+            ],
+            [100, 264, 364],
+        ),
         (["Epoch: [1][50/999999999999]", "Epoch: [9999999][50/999999999999]"], [50, None]),
         (["Epoch: [1][50/100]", "Test: [20/30]", "Sanity Checking: 100%|##| 2/2 [00:00<?, ?it/s]"], [50, 50, 50]),
         ([" 50%|##  | 50/100 [00:05<01:10]", " 50%|##  | 5/10 [00:05<01:10]"], [50, 50]),
