@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -435,6 +437,23 @@ def test_a_start_that_the_coordinator_does_not_take_is_left_to_the_hosts(
     assert answer["coordination"] is None
     assert answer["away"]["code"] == "not_answering"
     assert "has not taken the request" in answer["away"]["summary"]
+
+
+@pytest.mark.parametrize("function", [stop.restart, drain.undrain])
+def test_a_start_that_no_file_of_the_coordinator_can_hold_is_left_to_the_hosts(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
+) -> None:
+    coordinator.view["intents"]["worker:1"].update(held_by(fact("drained", host="c", by="anna@desk")))
+    coordinator.save()
+
+    def write_urgent(files: RunFiles, path: str, value: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(RunFiles, "write_urgent", write_urgent)
+    fields: dict[str, Any] = {"tasks": ["ps:0"]} if function is stop.restart else {"drained": "c"}
+    answer = ask(function, by="me", **fields)
+    assert answer["coordination"] is None
+    assert answer["away"]["summary"] == run_handles.FULL_DISK
 
 
 @pytest.mark.parametrize(
