@@ -152,8 +152,8 @@ def test_commands_answer_though_the_agent_was_killed_on_a_home_that_takes_not_a_
 ) -> None:
     """The next agent works without a file of its own: no command waits in silence, and `stop` ends all tasks.
 
-    When an agent could not start there, `stop` printed nothing for 13 s on a busy machine, and left both tasks of the
-    coordinator's host. The limit is for busy machines; otherwise each command takes one or two seconds.
+    Where no agent could start, `stop` and `status` exited with 7, and tasks of the coordinator's host ran on. The limit
+    in seconds is for busy machines, and proves only that no command waits for a file: elsewhere each takes about 2 s.
     """
     scene, full = stand_in(fleet, user, THREE), fleet[name]
     with faults.small_home(fleet, full, HOME_MIB):
@@ -171,7 +171,7 @@ def test_commands_answer_though_the_agent_was_killed_on_a_home_that_takes_not_a_
             print(codes, waits)
             assert not any(faults.has_process(full, pid) for pid in trainers)
             assert codes["stop"] == codes["status"] == codes["restart worker:2"] == 0
-            assert max(waits.values()) < BUSY_S
+            assert max(waits.values()) < 2 * BUSY_S
             eventually(lambda: not fleet.busy(), RECOVERY_S, "the end of all tasks")
         eventually(lambda: set(states(user, 0).values()) == {"stopped"}, RECOVERY_S, "the end to be written")
         user.dtctl("down", "--yes")

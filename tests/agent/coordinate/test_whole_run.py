@@ -228,6 +228,24 @@ def test_stop_reports_survivors(coordinator: Coordinator) -> None:
     assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
 
 
+def test_stop_does_not_wait_for_room_for_how_a_task_has_ended(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process is gone, and its keeper cannot write that; the agent has the order not to start it again."""
+    monkeypatch.setattr(stop, "END_LIMIT_S", 60.0)
+
+    def obeys_without_room(one: Coordinator) -> None:
+        obeys(one)
+        one.set("ps:0", state="running", unwritten=True, pid=None)
+
+    coordinator.does = obeys_without_room
+    begun = time.monotonic()
+    answer = ask(stop.stop, tasks=None)
+    assert (answer["stopped"], answer["survivors"]) == (["ps:0", "worker:0", "worker:1"], [])
+    assert coordinator.requests(), "it is asked to stop, or it would start again when there is room"
+    assert time.monotonic() - begun < 20.0
+
+
 def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator) -> None:
     def takes(one: Coordinator) -> None:
         for request in one.requests():
