@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.checkpoints import reading
+from dtctl.agent.run.runfiles import RunFiles
 from tests import event_files
 from tests.desk import Desk
 from tests.faults.report import Story
@@ -58,13 +59,11 @@ class Scene:
 
     def coordinator(self) -> FleetHost:
         """The coordinator of the newest term that hosts know; the first term has one without an election."""
-        ballots = [
-            json.loads(path.read_text())
-            for host in self.fleet.hosts
-            if (directory := self.run_directory_or_none(host)) and (path := directory / "ballot.json").exists()
-        ]
-        newest = max(ballots, key=lambda one: (one["term"], one["coordinator"] is not None), default=None)
-        return self.fleet[(newest["coordinator"] or newest["last"]) if newest else "gpu-3"]
+        directories = [self.run_directory_or_none(host) for host in self.fleet.hosts]
+        ballots = [RunFiles(str(directory)).ballot() for directory in directories if directory is not None]
+        known = [ballot for ballot in ballots if ballot is not None]
+        newest = max(known, key=lambda one: (one["term"], one["coordinator"] is not None), default=None)
+        return self.fleet[(newest and (newest["coordinator"] or newest["last"])) or "gpu-3"]
 
     def cluster(self) -> dict[str, Any]:
         """The cluster.json of the coordinator."""

@@ -146,6 +146,50 @@ def test_commands_answer_soon_while_the_coordinators_home_is_full(fleet: Fleet, 
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("name", ["gpu-3", "gpu-4"], ids=["the coordinator's host", "another host"])
+def test_commands_answer_though_the_agent_was_killed_on_a_home_that_takes_not_a_byte(
+    name: str, fleet: Fleet, user: Desk
+) -> None:
+    """The next agent works without a file of its own: no command waits in silence, and `stop` ends all tasks.
+
+    Where no agent could start, `stop` and `status` exited with 7, and tasks of the coordinator's host ran on. The limit
+    in seconds is for busy machines, and proves only that no command waits for a file: elsewhere each takes about 2 s.
+    """
+    scene, full = stand_in(fleet, user, THREE), fleet[name]
+    with faults.small_home(fleet, full, HOME_MIB):
+        user.dtctl("up", timeout_s=120)
+        eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "the run to train")
+        trainers = [scene.pid(task) for task, host in scene.places().items() if host == full.name]
+        agent = scene.agent(full)
+        (scene.run_directory(full) / "reserve").unlink()
+        with faults.full_home(full):
+            time.sleep(1.0)
+            faults.send(full, agent)
+            codes, waits = {}, {}
+            for command in ("status", "diagnose", "logs -n 1", "restart worker:2", "stop"):
+                codes[command], waits[command] = typed(user, command)
+            print(codes, waits)
+            assert not any(faults.has_process(full, pid) for pid in trainers)
+            assert codes["stop"] == codes["status"] == codes["restart worker:2"] == 0
+            assert max(waits.values()) < 2 * BUSY_S
+            eventually(lambda: not fleet.busy(), RECOVERY_S, "the end of all tasks")
+        eventually(lambda: set(states(user, 0).values()) == {"stopped"}, RECOVERY_S, "the end to be written")
+        user.dtctl("down", "--yes")
+        eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")
+
+
+def typed(user: Desk, command: str) -> tuple[int, float]:
+    """The exit code of the command, and how long it printed nothing."""
+    begun = time.monotonic()
+    with user.start(*command.split()) as running:
+        assert running.stdout is not None
+        first = running.stdout.readline()
+        silent_s = time.monotonic() - begun
+        print(first + running.stdout.read())
+    return running.returncode, silent_s
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("way", [THREE, ALONE], ids=["three hosts", "one host"])
 def test_a_stop_ends_a_run_while_the_coordinators_home_takes_not_a_byte(way: Way, fleet: Fleet, user: Desk) -> None:
     """What dtctl has set aside is used up, too, and whatever is removed is filled again."""

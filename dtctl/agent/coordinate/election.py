@@ -190,6 +190,11 @@ class Election:
         """The next leases are asked for at once."""
         self._lease_at = now
 
+    def defer(self, until: float) -> None:
+        """Others are to be elected before this voter, if they can be."""
+        if not self._leads:
+            self._stand_at = max(self._stand_at, until)
+
     def step(self, now: float) -> None:
         if self.has_lease(now):
             self._stand_at = max(self._stand_at, self._lease_until())

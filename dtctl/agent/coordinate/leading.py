@@ -264,6 +264,8 @@ class Leading:
         """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""
         try:
             found = paths.read_record(self._path, RunView)
+            if found is None and self._voter is not None:
+                found = self._voter.inherited
             if found is None or is_of(found, spec):
                 return found, None
             why = "%s is about another run" % self._path

@@ -187,8 +187,12 @@ class Shutdown:
         return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
 
     def _others(self) -> List[str]:
-        """Tasks that still run and are not servers. Hosts that are away are not waited for."""
-        going = [task for task in self._view.tasks if self._view.reached(task) and not self._view.final(task)]
+        """Tasks that still run and are not servers.
+
+        Hosts that are away are not waited for, nor tasks of which a full disk keeps the end from being written.
+        """
+        reached = [task for task in self._view.tasks if self._view.reached(task)]
+        going = [task for task in reached if not (self._view.final(task) or self._view.entry(task)["unwritten"])]
         return outcome.without_servers(self._view.roster.values(), going)
 
     def _not_stopped(self) -> List[str]:

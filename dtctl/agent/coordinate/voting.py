@@ -16,6 +16,7 @@ from ..host import errors, paths
 from ..records.kinds import made
 from ..records.spec import CoordinatorAddress, Spec, voters_of
 from ..records.whole_run import Ballot, HistoryEvent, Memo, RunView
+from ..run import ballots
 from ..run.runfiles import EventLog, RunFiles
 from . import superseded
 from .calls import Call
@@ -50,6 +51,11 @@ LISTEN_AGAIN_S = 5.0
 
 FIRST_TERM = 1
 
+NO_ROOM_S = 20.0
+"""How long a voter that begins on a full disk leaves it to the others to be elected: they can write down what they
+decide, and show it to sessions.
+"""
+
 _CLAIMS: Mapping[str, AlertTopic] = {
     "term": "claims_term",
     "candidate": "claims_candidate",
@@ -67,26 +73,35 @@ class Voter:
         self._places = {voter["host"]: voter for voter in voters_of(spec)}
         self._run = spec["run"]
         memo = _read_memo(files)
+        self._written, begun = _ballot(files, spec, memo)
+        """The ballot on the disk; None before it has one."""
         self.election = Election(
             self._own,
             list(self._places),
-            _ballot(files, spec, memo),
+            begun,
             (memo["version"][0], memo["version"][1]) if memo else (0, 0),
             now,
             random.random,
-            begins=memo is None and not os.path.exists(files.path("ballot.json")),
+            begins=memo is None and self._written is None,
         )
         self.end = EndClaims(self._places)
         """The claims that the run was ended while this host was away."""
         self._reported: Set[Tuple[str, str]] = set()
         self._open_lease: Optional[Tuple[str, Lease]] = None
         """The newest lease of a host of which this voter does not know whether it coordinates."""
-        self._written: Optional[Ballot] = None
+        self.inherited: Optional[RunView] = None
+        """The view with which this host coordinates in the place of another, also where no file can hold it."""
         self._followed: Optional[str] = None
+        """The host that has coordinated before this one, as far as this one knows."""
         self._calls: Dict[str, Call] = {}
         self._copies: Dict[str, int] = {}
         """How many lines of history.jsonl each of the others holds."""
         self._copy = Copy(files, self.election.ballot["term"])
+        if self._written is not None:
+            last = self._written["coordinator"] or self._written["last"]
+            self._followed = last if last != self._own else None
+            if not paths.has_room(files.path("memo.json")):
+                self.election.defer(now + NO_ROOM_S)
         self._save()
 
     @property
@@ -238,7 +253,13 @@ class Voter:
         path, memo = self._files.path("cluster.json"), _read_memo(self._files)
         if memo is not None and not os.path.exists(path):
             self._copy.become(self._files.path("history.jsonl"))
-            paths.write_text(path, json.dumps(memo["view"]))
+            self.inherited = memo["view"]
+            try:
+                paths.write_text(path, json.dumps(memo["view"]))
+            except OSError as error:
+                if not errors.is_full(error):
+                    raise
+                errors.note("cluster: %s" % error)
         before, self._followed = self._followed, None
         return before
 
@@ -328,17 +349,21 @@ def _read_memo(files: RunFiles) -> Optional[Memo]:
         return None
 
 
-def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Ballot:
-    """The first one elects the coordinator of the beginning. In the term after a damaged one this voter has no vote."""
-    path = files.path("ballot.json")
+def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Tuple[Optional[Ballot], Ballot]:
+    """The ballot on the disk, and the one to begin with.
+
+    The first one elects the coordinator of the beginning. In the term after a damaged one this voter has no vote.
+    """
+    path = files.path(ballots.NAME)
     try:
         found = files.ballot()
     except paths.Damaged as damage:
         errors.note("%s; it was put aside as %s" % (damage, paths.put_aside(path)))
-        term = memo["version"][0] if memo is not None else FIRST_TERM
-        return made(Ballot, term=term + 1, voted=spec["host"], coordinator=None)
+        terms = [ballot["term"] for ballot in ballots.in_slots(files.directory) if ballot is not None]
+        term = max([memo["version"][0] if memo is not None else FIRST_TERM, *terms])
+        return None, made(Ballot, term=term + 1, voted=spec["host"], coordinator=None)
     first = spec["voters"][0]["host"]
-    return found or made(Ballot, term=FIRST_TERM, voted=first, coordinator=first)
+    return found, found or made(Ballot, term=FIRST_TERM, voted=first, coordinator=first)
 
 
 def _as_memo(view: RunView) -> RunView:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from ..host import paths, wake
+from ..host import errors, paths, wake
 from ..host.errors import NO_ROOM, Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact, sentence, why_of
@@ -339,7 +339,11 @@ class WholeRun(RunHandle):
         return self._post(made(PostedRequest, serial=0, kind=kind, grace_s=grace_s, **about))
 
     def _post(self, request: PostedRequest) -> int:
-        """Posts a request to the coordinator, which carries it out even if this session ends; its serial."""
+        """Posts a request to the coordinator, which carries it out even if this session ends; its serial.
+
+        Raises NotTaken where no file can hold the request, so that each host is asked. A stop can be obeyed in memory:
+        for that it raises OSError.
+        """
         files = self._run.files
         path = files.path("requests.json")
         with files.intent_lock():
@@ -351,7 +355,12 @@ class WholeRun(RunHandle):
                 raise Refused("not_answering", "the coordinator has not taken the last %d requests" % len(open_))
             request["serial"] = max(book["serial"], done) + 1
             now: RequestBook = {"serial": request["serial"], "requests": [*open_, request]}
-            files.write_urgent(path, now)
+            try:
+                files.write_urgent(path, now)
+            except OSError as full:
+                if request["kind"] == "stop" or not errors.is_full(full):
+                    raise
+                raise NotTaken("not_answering", FULL_DISK, "", NO_ROOM) from None
             wake.ring(files.wake_path)
         self._run.supervise()
         return request["serial"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..records.answers import Departing, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
+    from ..records.run_state import Entry
     from ..records.values import StopPhase
 
     HasEnded = Callable[[RunHandle, str], bool]
@@ -103,13 +104,21 @@ def _end(
     return result(run, handle, handle.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
 
+def _is_stopped(handle: RunHandle, task: str) -> bool:
+    """Whether it has ended, also if there is no room for how: then nothing of it is left, and it is not started again.
+
+    Only of a task that was asked to stop.
+    """
+    return run_handles.has_ended(handle, task) or _is_unwritten(handle, task)
+
+
 def await_end(
     handle: RunHandle,
     to_stop: List[str],
     serial: int,
     grace_s: float,
     reporter: Reporter,
-    has_ended: HasEnded = run_handles.has_ended,
+    has_ended: HasEnded = _is_stopped,
 ) -> None:
     """Raises as `is_taken`."""
     limit_s = handle.longest_end_s(grace_s) + END_LIMIT_S
@@ -143,10 +152,10 @@ def result(
     tasks: List[str],
     to_stop: List[str],
     waiting: List[str],
-    has_ended: HasEnded = run_handles.has_ended,
+    has_ended: HasEnded = _is_stopped,
 ) -> StopResult:
     entries = {task: entry for task in tasks for entry in [handle.entry(task)] if entry is not None}
-    asked = [task for task in to_stop if task in entries and entries[task]["state"] in ("stopped", "pending")]
+    asked = [task for task in to_stop if task in entries and _was_stopped(entries[task])]
     stopped = [task for task in asked if has_ended(handle, task)]
     exits = {task: entries[task]["exit"] for task in stopped}
     survivors = handle.survivors([task for task in tasks if task not in waiting])
@@ -166,6 +175,10 @@ def result(
     }
 
 
+def _was_stopped(entry: Entry) -> bool:
+    return entry["state"] in ("stopped", "pending") or entry["unwritten"]
+
+
 class Reporter:
     """Reports to the controller which tasks still save, for how long, and how others have ended: at most once a second.
 
@@ -178,7 +191,7 @@ class Reporter:
         handle: RunHandle,
         tasks: List[str],
         grace_s: float,
-        has_ended: HasEnded = run_handles.has_ended,
+        has_ended: HasEnded = _is_stopped,
     ) -> None:
         self._has_ended = has_ended
         self._talk = talk

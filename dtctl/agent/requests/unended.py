@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ..records.answers import LeftOpen
 
 _KEPT = {
-    *("spec.json", "intent.json", "state.json", "moved.json", "ballot.json", "machine", "environ.json"),
+    *("spec.json", "intent.json", "state.json", "moved.json", "machine", "environ.json"),
+    *("ballot.json", "ballot.slots"),
     *("secrets.json", "link.key", "link.crt", "link.ca", "link.port_token", "link.knock"),
     *("wake", "agent.lock", "intent.lock", "agent.log", "awaited.json"),
 }

@@ -102,8 +102,11 @@ class IntentFollower:
         self._keeps = False
         """Kept by `keep`, which is not on the disk yet."""
         self._tasks = list(fallback["tasks"]) if fallback is not None else []
+        self._known: Intents = {}
+        """The intents in the file when it was last read or written here."""
         try:
             self.value = self._on_disk()
+            self._note_known(self.value)
         except paths.Damaged:
             if fallback is None:
                 raise
@@ -132,6 +135,7 @@ class IntentFollower:
         seen = paths.version(self._files.intent_path)
         if seen is None or seen != self._seen:
             self.value = self._on_disk()
+            self._put_requests_first(self.value)
             self.lost_session = False
             self._seen = seen
 
@@ -150,6 +154,21 @@ class IntentFollower:
             self._keeps = True
             self._write()
         return was_lost
+
+    def _put_requests_first(self, intent: IntentFile) -> None:
+        """What a session has written since the file was last read comes after orders that are not in the file: it has
+        read an older intent than the one that is followed.
+        """
+        for task, order in self._unwritten.items():
+            found, before = intent["tasks"].get(task), self._known.get(task)
+            if found and before and before["version"] < found["version"] <= order["version"]:
+                generation = order["generation"] + max(0, found["generation"] - before["generation"])
+                latest: Any = {**found, "version": order["version"] + 1, "generation": generation}
+                self._unwritten[task] = latest
+        self._note_known(intent)
+
+    def _note_known(self, intent: IntentFile) -> None:
+        self._known = {task: one.copy() for task, one in intent["tasks"].items()}
 
     def settled(self) -> bool:
         """Whether intent.json matches the followed intents; call it with the intent lock held."""
@@ -181,6 +200,7 @@ class IntentFollower:
         try:
             with self._files.intent_lock():
                 intent = self._on_disk()
+                self._put_requests_first(intent)
                 orders = newer(intent["tasks"], self._unwritten)
                 intent["tasks"].update(orders)
                 if self._keeps:
@@ -191,6 +211,7 @@ class IntentFollower:
                     self._files.write_intent(intent, urgent)
             self._unwritten, self._keeps = {}, False
             self.value = intent
+            self._note_known(intent)
             self._seen = None  # a session may have written since: the next reading shows
         except (OSError, paths.Damaged) as error:
             errors.note("intent: %s" % error)

@@ -15,6 +15,7 @@ from ..records.run_state import Entry, Intent, IntentFile, Process, State
 from ..records.spec import Moved, Spec
 from ..records.values import Variables
 from ..records.whole_run import Awaited, Ballot
+from . import ballots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,12 +111,11 @@ class RunFiles:
 
     def ballot(self) -> Optional[Ballot]:
         """The ballot; None before the first election, and in a run whose coordinator does not change."""
-        return paths.read_record(self.path("ballot.json"), Ballot)
+        return ballots.read(self.directory)
 
     def write_ballot(self, ballot: Ballot) -> None:
         """Writes the ballot durably: no voter votes twice in a term, not even after a power failure."""
-        self.write_urgent(self.path("ballot.json"), ballot)
-        paths.sync(self.path("ballot.json"))
+        ballots.write(self.directory, ballot, self.write_urgent)
 
     def awaited(self) -> Optional[Awaited]:
         """Hosts that gave no answer when the run ended; None if there are none."""
@@ -192,6 +192,7 @@ class RunFiles:
             paths.write_json(made.state_path, first_state(spec, time.time()))
             paths.write_text(made.path("machine"), machine.identity() + "\n")
             paths.write_text(made.path("reserve"), "\0" * RESERVE_BYTES)
+            ballots.set_aside(made.directory)
             os.mkfifo(made.wake_path, 0o600)
         except BaseException:
             made.remove()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -226,6 +228,24 @@ def test_stop_reports_survivors(coordinator: Coordinator) -> None:
     assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
 
 
+def test_stop_does_not_wait_for_room_for_how_a_task_has_ended(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process is gone, and its keeper cannot write that; the agent has the order not to start it again."""
+    monkeypatch.setattr(stop, "END_LIMIT_S", 60.0)
+
+    def obeys_without_room(one: Coordinator) -> None:
+        obeys(one)
+        one.set("ps:0", state="running", unwritten=True, pid=None)
+
+    coordinator.does = obeys_without_room
+    begun = time.monotonic()
+    answer = ask(stop.stop, tasks=None)
+    assert (answer["stopped"], answer["survivors"]) == (["ps:0", "worker:0", "worker:1"], [])
+    assert coordinator.requests(), "it is asked to stop, or it would start again when there is room"
+    assert time.monotonic() - begun < 20.0
+
+
 def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator) -> None:
     def takes(one: Coordinator) -> None:
         for request in one.requests():
@@ -435,6 +455,23 @@ def test_a_start_that_the_coordinator_does_not_take_is_left_to_the_hosts(
     assert answer["coordination"] is None
     assert answer["away"]["code"] == "not_answering"
     assert "has not taken the request" in answer["away"]["summary"]
+
+
+@pytest.mark.parametrize("function", [stop.restart, drain.undrain])
+def test_a_start_that_no_file_of_the_coordinator_can_hold_is_left_to_the_hosts(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
+) -> None:
+    coordinator.view["intents"]["worker:1"].update(held_by(fact("drained", host="c", by="anna@desk")))
+    coordinator.save()
+
+    def write_urgent(files: RunFiles, path: str, value: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(RunFiles, "write_urgent", write_urgent)
+    fields: dict[str, Any] = {"tasks": ["ps:0"]} if function is stop.restart else {"drained": "c"}
+    answer = ask(function, by="me", **fields)
+    assert answer["coordination"] is None
+    assert answer["away"]["summary"] == run_handles.FULL_DISK
 
 
 @pytest.mark.parametrize(

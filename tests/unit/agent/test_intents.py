@@ -121,6 +121,44 @@ def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles) -> 
     assert followed.settled()
 
 
+def test_a_stop_holds_over_orders_that_a_full_disk_has_kept_from_the_file(files: RunFiles) -> None:
+    """The session read the older intent, and wrote into the room of the reserve."""
+    followed = reading(files)
+    with full_disk():
+        followed.take({"worker:0": intent("hold", 2, generation=1), "worker:1": intent("run", 2)})
+        followed.take({"worker:0": intent("run", 3, generation=2)})
+    write(files, tasks={**on_disk(files)["tasks"], "worker:0": intent("stop", 2)}, serial=2)
+    for _ in range(2):
+        with full_disk():
+            followed.read()
+        assert tasks_of(followed) == {"worker:0": "stop", "worker:1": "run"}
+        assert followed.value["tasks"]["worker:0"]["version"] == 4, "so that the coordinator takes it"
+        assert followed.value["tasks"]["worker:0"]["generation"] == 2
+    followed.read()
+    assert on_disk(files)["tasks"] == followed.value["tasks"]
+    assert tasks_of(followed)["worker:0"] == "stop"
+    assert followed.take({"worker:0": intent("run", 5)}), "of a coordinator that knows of the stop"
+    assert tasks_of(followed)["worker:0"] == "run"
+
+
+def test_a_stop_holds_over_orders_that_come_at_the_same_time(files: RunFiles) -> None:
+    followed = reading(files)
+    write(files, tasks={**on_disk(files)["tasks"], "worker:0": intent("stop", 2)}, serial=2)
+    followed.take({"worker:0": intent("run", 3)})
+    followed.read()
+    assert tasks_of(followed)["worker:0"] == "stop"
+    assert on_disk(files)["tasks"]["worker:0"]["version"] == 4
+
+
+def test_a_restart_holds_over_orders_that_a_full_disk_has_kept_from_the_file(files: RunFiles) -> None:
+    followed = reading(files)
+    with full_disk():
+        followed.take({"worker:0": intent("run", 4, generation=3)})
+    write(files, tasks={**on_disk(files)["tasks"], "worker:0": intent("run", 2, generation=2)}, serial=2)
+    followed.read()
+    assert on_disk(files)["tasks"]["worker:0"]["generation"] == 4
+
+
 def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
     tasks = {"worker:0": {"want": "run", "generation": 2, "grace_s": None, "why": said(""), "by": ""}}
     paths.write_json(files.intent_path, {"serial": 7, "session": None, "tasks": tasks})

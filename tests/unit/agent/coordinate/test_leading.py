@@ -68,6 +68,7 @@ class Voters:
 
     is_deposed = False
     end = EndClaims([])
+    inherited = None
     place = (1, "lead")
 
     def __init__(self) -> None:

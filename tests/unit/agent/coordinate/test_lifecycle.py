@@ -282,6 +282,16 @@ def test_tasks_stopped_before_are_not_stopped_again() -> None:
     assert {intent["version"] for task, intent in view.intents.items() if task != "worker:1"} == {4}
 
 
+def test_a_task_of_which_a_full_disk_hides_the_end_is_not_waited_for() -> None:
+    view, shutdown = decided("Failed")
+    end(view, "chief:0", "worker:0")
+    shutdown.step(100.0)
+    assert wanted(view, "stop") == OTHERS
+    views.reported(view, "worker:1", unwritten=True)
+    shutdown.step(101.0)
+    assert wanted(view, "stop") == OTHERS | PS_TASKS
+
+
 def test_a_host_that_is_away_is_not_waited_for() -> None:
     view, shutdown = decided("Failed")
     view.hosts["d"]["connected"] = False
