@@ -5,11 +5,11 @@ https://huggingface.co/docs/safetensors, "Format": eight bytes with the length o
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 
 from ..host import files
+from ..records.kinds import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def problem(path: str) -> Optional[str]:
 def _end(header: bytes) -> Optional[int]:
     """Where the last tensor ends; None for a header that the library refuses."""
     try:
-        content = json.loads(header)
-    except (ValueError, RecursionError):
+        content = parse_json(header)
+    except ValueError:
         return None
     if not isinstance(content, dict):
         return None

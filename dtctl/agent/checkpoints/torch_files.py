@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from itertools import islice
 
 from ..host import files
 from . import archives
@@ -34,6 +35,8 @@ _STEPS = (b"global_step", b"completed_steps", b"step", b"iteration", b"iter")
 _NUMBER = rb"(?:K(.)|M(..)|J(....)|\x8a\x05(.{5})|\x8a\x06(.{6}))"
 _MEMO = rb"(?:q(.)|r(....)|\x94)?"
 _LARGEST_STEP = 1 << 50
+_MOST_KEYS = 20
+"""How often a name is looked at: a pickle writes it once, and refers to that afterwards."""
 
 STEP_IN_NAME = r"(?i)(?:.*[^a-z])?(?:global[_-]?)?(?:step|iter|iteration)s?[_=-]?([0-9]{1,15})(?![0-9])"
 """A number in a name that can only be a step; that of `epoch_3.pt` or `model_3.pt` may count anything."""
@@ -111,10 +114,10 @@ def step_in(pickled: bytes) -> Optional[int]:
             re.escape(bytes([len(name)])),
             name,
         )
-        for key in re.finditer(written + _MEMO, pickled):
+        for key in islice(re.finditer(written + _MEMO, pickled), _MOST_KEYS):
             number = _number(pickled, key.end())
             if number is None and key.group(1):  # the name was written for another value before
-                again = re.search(rb"(?s)h" + re.escape(key.group(1)) + _NUMBER, pickled[key.end() :])
+                again = re.compile(rb"(?s)h" + re.escape(key.group(1)) + _NUMBER).search(pickled, key.end())
                 number = _value(again) if again else None
             if number is not None:
                 return number

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import suppress
 from itertools import islice
 
 from ..host import files
+from ..records.kinds import parse_json
 from . import safetensors, torch_files
 
 TYPE_CHECKING = False
@@ -85,8 +85,8 @@ class Tree:
     def json(self, name: str) -> Any:
         """The content of a JSON file in it; None if that is damaged. Raises OSError."""
         try:
-            return json.loads(files.read(os.path.join(self.path, name), _MOST_JSON_BYTES))
-        except (ValueError, RecursionError):
+            return parse_json(files.read(os.path.join(self.path, name), _MOST_JSON_BYTES), finite=False)
+        except ValueError:
             return None
 
     def problem(self) -> Optional[str]:

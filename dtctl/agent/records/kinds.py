@@ -67,16 +67,17 @@ MOST_BRACKETS = 1_000_000
 """The most brackets in a JSON text: an empty object is 3 bytes of it and 72 of memory. Those in strings count, too."""
 
 
-def parse_json(text: "Union[str, bytes]") -> "Any":
+def parse_json(text: "Union[str, bytes]", *, finite: bool = True) -> "Any":
     """The value of JSON as RFC 8259 has it, and of no number that takes long to read.
 
+    `finite`: refuses NaN and Infinity, which are no JSON, but which Python writes for a loss that has diverged.
     Raises ValueError, also for what is nested too deeply and for bytes that are not UTF-8.
     """
     whole = text if isinstance(text, str) else text.decode("utf-8")
     if len(whole) > MOST_BRACKETS and whole.count("{") + whole.count("[") > MOST_BRACKETS:
         raise ValueError("more than %d objects and lists" % MOST_BRACKETS)
     try:
-        return _DECODER.decode(whole)
+        return (_DECODER if finite else _PYTHONS).decode(whole)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -99,6 +100,7 @@ def _refuse(name: str) -> "NoReturn":
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
+_PYTHONS = json.JSONDecoder(parse_int=_integer)
 
 
 class InvalidValue(Exception):

@@ -235,11 +235,17 @@ def sized(length: int, rest: bytes = b"") -> bytes:
 
 
 DEEP = b"[" * 100_000
+LONG = b'{"a":{"data_offsets":[0,%s]}}' % (b"9" * 4_000_000)
+"""Pythons before 3.10.7 take minutes for such a number."""
+KEYS = b"PK\3\4" + b"\x8c\x04step\x94" * 25_000
+"""The name of a step over and over, and never a number."""
 CRAFTED: dict[str, tuple[str, bytes]] = {
     "a header of any length": ("m.safetensors", sized(1 << 62, b"{}")),
     "a header of 99 MB that is not there": ("m.safetensors", sized(99_000_000, b"{}")),
     "a header without end": ("m.safetensors", sized(len(DEEP), DEEP)),
     "offsets that are no numbers": ("m.safetensors", sized(38, b'{"a":{"data_offsets":["0","1"]}}      ')),
+    "an offset of four million digits": ("m.safetensors", sized(len(LONG), LONG)),
+    "steps without numbers": ("m.pt", KEYS),
     "offsets backwards": ("m.safetensors", sized(30, b'{"a":{"data_offsets":[9,1]}}  ')),
     "a number of arrays": ("m-0001.params", struct.pack("<QQQ", 0x112, 0, 1 << 40) + bytes(99)),
     "dimensions beyond count": ("m-0001.params", struct.pack("<QQQIii", 0x112, 0, 1, 0xF993FAC9, 0, 1 << 30)),
@@ -248,6 +254,20 @@ CRAFTED: dict[str, tuple[str, bytes]] = {
         struct.pack("<QQQIii2q3i", 0x112, 0, 1, 0xF993FAC9, 0, 2, 1 << 62, 1 << 62, 1, 0, 0),
     ),
 }
+
+
+def test_a_trainer_whose_loss_has_diverged_has_saved_a_whole_checkpoint(tmp_path: Path) -> None:
+    files = checkpoint_files.trainer()
+    state = {**json.loads(files["checkpoint-500/trainer_state.json"]), "log_history": [{"loss": float("nan")}]}
+    write(tmp_path, {**files, "checkpoint-500/trainer_state.json": json.dumps(state).encode()})
+    assert only(tmp_path)["complete"]
+
+
+def test_searching_a_pickle_for_its_step_is_bounded() -> None:
+    begun = time.process_time()
+    assert step_in(b"".join(b"\x8c\x04step\x94" for _ in range(25_000))) is None
+    assert step_in(b"X\4\0\0\0stepq\1" * 20_000) is None
+    assert time.process_time() - begun < 1.0
 
 
 @pytest.mark.parametrize("name", CRAFTED)
