@@ -90,7 +90,7 @@ MANY = [
     *itertools.product((drain, scale, mixture), ("collective",), (300,)),
 ]
 BY_DAY = [*FEW, (mixture, "collective", 64), (mixture, "async-ps", 64), (drain, "collective", 300)]
-"""Of 64 hosts the mixture has each of the others; at 300 the drain is the one that takes them all at once."""
+"""Of 64 hosts the mixture has each of the others; of 300 all are drained at once."""
 
 
 def name_of(case: Case) -> str:
