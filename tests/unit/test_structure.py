@@ -522,9 +522,6 @@ READERS = {"read", "headline", "named", "fields_of", "FactFields", "HOLDING", "S
 SAY_REASONS = {
     "dtctl.agent.records.reasons": "has the sentence of every kind",
     "dtctl.agent.run.run_events": "a notification, which the host itself sends",
-    "dtctl.agent.coordinate.coordinator": "what the start waits for, and why an incident was closed",
-    "dtctl.agent.coordinate.draining": "why an incident was closed",
-    "dtctl.agent.coordinate.recovery": "why an incident was closed",
     "dtctl.agent.requests.run_handles": "why a request is refused",
     "dtctl.agent.requests.stop": "why a request is refused",
     "dtctl.agent.coordinate.moving": "the spares that cannot take a place, in a warning",
