@@ -216,17 +216,25 @@ def test_a_stop_ends_a_run_while_the_coordinators_home_takes_not_a_byte(way: Way
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("way", "name"), [(THREE, "gpu-3"), (THREE, "gpu-4"), (ALONE, "gpu-3")], ids=["coordinator", "other", "one host"]
+    ("way", "name", "kills"),
+    [(THREE, "gpu-3", False), (THREE, "gpu-4", False), (ALONE, "gpu-3", False), (THREE, "gpu-3", True)],
+    ids=["coordinator", "other", "one host", "killed coordinator"],
 )
-def test_down_removes_a_run_while_a_home_takes_not_a_byte(way: Way, name: str, fleet: Fleet, user: Desk) -> None:
+def test_down_removes_a_run_while_a_home_takes_not_a_byte(
+    way: Way, name: str, kills: bool, fleet: Fleet, user: Desk
+) -> None:
+    """`kills`: the agent there, whose next one finds no room."""
     scene, full = stand_in(fleet, user, way), fleet[name]
     with faults.small_home(fleet, full, HOME_MIB):
         user.dtctl("up", timeout_s=120)
         eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "the run to train")
         trainers = [scene.pid(task) for task, host in scene.places().items() if host == full.name]
+        agent = scene.agent(full)
         (scene.run_directory(full) / "reserve").unlink()
         with faults.full_home(full):
             time.sleep(1.0)
+            if kills:
+                faults.send(full, agent)
             begun = time.monotonic()
             done = user.run("down", "--yes", timeout_s=180)
             print(f"down took {time.monotonic() - begun:.1f} s\n{done.stdout}{done.stderr}")

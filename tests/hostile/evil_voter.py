@@ -3,7 +3,8 @@
 It has the host's genuine credentials. Whatever it is asked, it answers that it coordinates in a term after TERM, and it
 orders every agent that connects to it to stop its tasks. By itself it connects to the other voters, requests their
 votes in such a term, and reports as the agent of its host. The term grows by GROWTH with each claim; 0: it repeats what
-was true in an old term.
+was true in an old term. It reads the FIFO of the agent: a command that asks the host, or cron, would otherwise start an
+honest agent, which contradicts it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.host import wake
 from dtctl.agent.link.dialer import Dialer
 from dtctl.agent.link.hub import Hub
 from dtctl.agent.link.tls import Identity
@@ -128,6 +130,7 @@ def lying(
 def main() -> None:
     own, directory, term, growth, seconds = sys.argv[1:]
     voter = EvilVoter(own, Path(directory), int(term), int(growth))
+    wake.show_work(wake.listen(str(Path(directory) / "wake")))
     print("ready", flush=True)
     end = time.monotonic() + float(seconds)
     while time.monotonic() < end:

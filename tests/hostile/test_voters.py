@@ -41,7 +41,7 @@ def lying(scene: Scene, host: FleetHost, term: int) -> Iterator[None]:
 
 
 def test_a_voter_that_lies_takes_no_run_over_and_ends_no_elections(fleet: Fleet, user: Desk) -> None:
-    scene = stand_in(fleet, user, ASYNC, recovery={"reboot": "never"})  # or cron starts the honest agent again
+    scene = stand_in(fleet, user, ASYNC)
     scene.up()
     evil, others = fleet["gpu-4"], ("ps:0", "ps:1", "worker:0", "worker:2")
     before = {task: scene.pid(task) for task in others}

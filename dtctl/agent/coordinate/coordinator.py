@@ -439,9 +439,7 @@ class Coordinator:
     def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that continues."""
         data = self.view.data
-        others = fact("asks_others", count=self._quorum.missing())
-        asks = [] if self.may_start else [others if fence_s(self._spec) is None else fact("lacks_voters")]
-        data["waits_for"] = because(asks or self._draining.waits_for() or lifecycle.waits_for(self.view))
+        data["waits_for"] = because(self._asks() or self._draining.waits_for() or lifecycle.waits_for(self.view))
         lost = next(self.view.open_incidents(), None)
         restarting: Optional[List[Fact]] = None
         if lost is not None:
@@ -457,6 +455,15 @@ class Coordinator:
             self._set_condition(now)
         if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.present):
             data["phase"] = "recovering" if lost else "running"
+
+    def _asks(self) -> List[Fact]:
+        """Whom the coordinator asks before it starts anything; nobody while it is about to be granted its lease."""
+        if self.may_start:
+            return []
+        if fence_s(self._spec) is not None:
+            return [fact("lacks_voters")]
+        count = self._quorum.missing()
+        return [fact("asks_others", count=count)] if count else []
 
     def _decide(self, end: Judgement) -> None:
         data = self.view.data
