@@ -137,7 +137,7 @@ def test_coordinator_with_a_majority_waits_for_the_others_to_dial() -> None:
     world = back_alone("a", "b")
     world.run_for(DIAL_AGAIN_S - 1)
     assert world.attempts["chief:0"] == 1
-    assert "connected to 0 more hosts" not in str(world.data["missing"])
+    assert "connected to 0 more hosts" not in reason_of(world.data["waits_for"])
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
 
 
