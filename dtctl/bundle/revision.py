@@ -422,6 +422,12 @@ class _Comparison:
 _CONTEXT = 3
 
 
+def between_differences(old: str, new: str) -> tuple[str, ...] | None:
+    """The lines that differ between the differences of two trees from one commit; None if it would take long."""
+    lines = _unified(old.splitlines(), new.splitlines(), "", "")
+    return None if lines is None else tuple(line for line in lines[2:] if not line.startswith("@@ "))
+
+
 def _unified(before: list[str], after: list[str], old: str, new: str) -> list[str] | None:
     """The unified diff; None if it would take long. difflib is quadratic in lines that are repeated."""
     most = min(len(before), len(after))
