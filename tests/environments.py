@@ -43,12 +43,22 @@ RECIPES = {
         "mxnet", ("3.11", "3.10", "3.9"), ("mxnet==1.9.1", "numpy==1.23.5", "scipy==1.11.4", "scikit-learn==1.2.2")
     ),
     "uv": Recipe("uv", ("3.11", "3.12", "3.13", "3.10"), ("uv>=0.5",)),
+    "boosting": Recipe(
+        "xgboost, lightgbm", ("3.11", "3.12", "3.10"), ("xgboost-cpu==3.2.0", "lightgbm==4.7.0", "scikit-learn==1.9.1")
+    ),
+    "ray": Recipe("ray", ("3.11", "3.12", "3.10"), ("ray==2.60.0",)),
     "jax": Recipe("jax", ("3.11", "3.12", "3.13"), ("jax==0.10.2", "orbax-checkpoint==0.12.8")),
     "torch": Recipe(
         "torch",
         ("3.11", "3.12", "3.13", "3.10"),
         ("torch==2.13.0", "numpy==2.2.6", "scikit-learn==1.7.2"),
         rather=("torch==2.13.0+cpu",),  # without gigabytes of CUDA; not on PyPI
+    ),
+    "accelerate": Recipe(
+        "accelerate",
+        ("3.11", "3.12", "3.13", "3.10"),
+        ("torch==2.13.0", "accelerate==1.15.0"),
+        rather=("torch==2.13.0+cpu",),
     ),
 }
 

@@ -13,6 +13,12 @@ _MOST_PAIRS = 2_000_000
 _CONTEXT = 3
 
 
+def between_differences(old: str, new: str) -> tuple[str, ...] | None:
+    """The lines that differ between the differences of two trees from one commit; None if it would take long."""
+    lines = unified(old.splitlines(), new.splitlines(), "", "")
+    return None if lines is None else tuple(line for line in lines[2:] if not line.startswith("@@ "))
+
+
 def unified(before: list[str], after: list[str], old: str, new: str) -> list[str] | None:
     """The unified diff; None if it would take long. difflib is quadratic in lines that are repeated."""
     most = min(len(before), len(after))

@@ -471,8 +471,7 @@ class Coordinator:
             warning = outcome.target_warning(
                 self._spec["target_step"], self._services.newest_checkpoint(), self.view.step()
             )
-            if warning is not None:
-                self.view.warn([warning])
+            self.view.replace_alert("target_missed", warning)
         data["phase"] = "finishing"
         data["waits_for"] = because([])
         spent = self._accounting.close(end.kind)

@@ -143,25 +143,26 @@ class Recovery:
         limits = stalls.silence_limits(view) if back else {}
         limit_of = {one["id"]: limits[stalls.after_a_hang(one)] for one in back}
         self._silent = {id_: self._silent.get(id_, now) for id_, limit_s in limit_of.items() if limit_s is not None}
-        waiting_s = self._waiting_s(back, now)
-        for one in back:
-            if waiting_s is not None and self._may_restart(one, wall):
-                why, tasks = [fact("at_barrier", task=one["task"], seconds=waiting_s)], self._gang(one["task"])
+        for one in self._at_barrier(back or stalls.without_own_step(view), now) if is_whole else ():
+            if self._may_restart(one, wall):
+                idle_s = now - (self._idle_since or now)
+                why, tasks = [fact("at_barrier", task=one["task"], seconds=idle_s)], self._gang(one["task"])
                 return self._restart(one["task"], one, "still_silent", why, tasks, now, wall)
+        for one in back:
             limit_s = limit_of[one["id"]]
             if limit_s is not None and now - self._silent[one["id"]] >= limit_s and self._may_restart(one, wall):
                 why, tasks = [fact("still_silent")], self._gang(one["task"])
                 return self._restart(one["task"], one, "still_silent", why, tasks, now, wall)
         return None
 
-    def _waiting_s(self, back: List[Incident], now: float) -> Optional[float]:
-        """The time for which all that train have been idle after a loss, if that is too long."""
+    def _at_barrier(self, back: List[Incident], now: float) -> List[Incident]:
+        """Those after which all that train have been idle for too long, of the losses whose tasks are back."""
         if not back or not stalls.all_idle(self._view):
             self._idle_since = None
-            return None
+            return []
         self._idle_since = now if self._idle_since is None else self._idle_since
-        limit_s, idle_s = stalls.limit_at_barrier(self._view), now - self._idle_since
-        return idle_s if limit_s is not None and idle_s >= limit_s else None
+        limit_s = stalls.limit_at_barrier(self._view)
+        return back if limit_s is not None and now - self._idle_since >= limit_s else []
 
     def _may_restart(self, one: Incident, wall: float) -> bool:
         """Whether a restart of all that train loses nothing that no checkpoint has, unless they hang anyway."""

@@ -67,7 +67,7 @@ def in_vain(view: View) -> int:
 
 
 def limit_at_barrier(view: View) -> Optional[float]:
-    """The time for which all that train may be idle after a loss; None: for ever, as the user says or as no step is known.
+    """The time for which all that train may be idle after a loss; None: for ever, by the user or without any step.
 
     A worker that restarts alone may leave a barrier of the program standing, as token queues of synchronous training
     are: each of the others waits for a token of the lost one, which waits for theirs.
@@ -76,10 +76,21 @@ def limit_at_barrier(view: View) -> Optional[float]:
     return patience(AT_BARRIER_S, in_vain(view)) if learns else None
 
 
+def without_own_step(view: View) -> List[Incident]:
+    """The last loss, if a task of it is back and makes no step of its own, as it did before; others may make one."""
+    last = view.data["incidents"][-1:]
+    return [one for one in last if view.is_back(one) and any(_makes_no_step(view, task) for task in one["tasks"])]
+
+
+def _makes_no_step(view: View, task: str) -> bool:
+    entry = view.entry(task)
+    return entry["step"] is None and any(past["step"] is not None for past in entry["history"])
+
+
 def all_idle(view: View) -> bool:
-    """Whether none of the tasks that train does anything, and all of them run."""
+    """Whether none of the tasks that train does anything, whatever their hosts receive, and all of them run."""
     trains = [task for task in view.trainers if not (view.final(task) or view.drained(task))]
-    return bool(trains) and all(_is_idle(view, task) for task in trains)
+    return bool(trains) and all(_runs(view, task) and view.entry(task)["still_since"] for task in trains)
 
 
 class Beginning:
@@ -136,5 +147,8 @@ def _tasks_to_begin(view: View) -> List[str]:
 
 def _is_idle(view: View, task: str) -> bool:
     """Whether it was let start, runs, and does nothing: the one that hangs may not listen yet."""
-    runs = view.reached(task) and view.current(task) and view.state(task) == "running"
-    return runs and view.entry(task)["idle_since"] is not None
+    return _runs(view, task) and view.entry(task)["idle_since"] is not None
+
+
+def _runs(view: View, task: str) -> bool:
+    return view.reached(task) and view.current(task) and view.state(task) == "running"

@@ -383,6 +383,8 @@ class Entry(Because):
     """The share of recent time in which their control group had used up its quota; null: no limit."""
     idle_since: Default[Optional[Epoch], None]
     """The time since when they have been idle: no processor time, no bytes, no output but complaints about others."""
+    still_since: Default[Optional[Epoch], None]
+    """The same, whatever its host receives, which may be for other programs."""
     complaint: Default[Optional[Complaint], None]
     """The newest complaint in its log since the last step."""
     left: Default[AtMost[List[Left], MOST_LEFT], []]
@@ -421,7 +423,9 @@ def on_clock(entry: Entry, ahead_s: float) -> Entry:
         "complaint": entry["complaint"] and moved(entry["complaint"], "since", "last"),
         "history": [moved(past, "started", "ended") for past in entry["history"]],
     }
-    shown: Entry = moved({**entry, **fields}, "since", "next_start", "step_time", "progress", "idle_since")
+    shown: Entry = moved(
+        {**entry, **fields}, "since", "next_start", "step_time", "progress", "idle_since", "still_since"
+    )
     return shown
 
 
@@ -433,6 +437,7 @@ class Advance(Record):
     position: NotRequired[Optional[Position]]
     step_line: NotRequired[Line]
     step_time: NotRequired[Optional[Epoch]]
+    step_gap_s: NotRequired[Seconds]
     rate: NotRequired[Optional[PerSecond]]
     loss: NotRequired[Optional[Loss]]
     progress: NotRequired[Optional[Epoch]]
@@ -443,6 +448,7 @@ class Advance(Record):
     most_memory_bytes: NotRequired[Count]
     throttled: NotRequired[Optional[Share]]
     idle_since: NotRequired[Optional[Epoch]]
+    still_since: NotRequired[Optional[Epoch]]
     complaint: NotRequired[Optional[Complaint]]
 
 

@@ -189,6 +189,7 @@ Fault = OneOf["not_run", "host_restarted", "unknown"]
 """Why an attempt has no exit status of its own: it could not be run, its host restarted, or nobody saw how it ended."""
 AlertTopic = OneOf[
     "left_out",
+    "target_missed",
     "no_spare",
     "agent_gone",
     "coordinator_unreachable",

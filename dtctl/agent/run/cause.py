@@ -115,7 +115,8 @@ def _uncaught(lines: List[str]) -> Optional[str]:
     found = _last_exception(lines)
     if found is None or _goes_on(found[1]):
         return None
-    return _of_worker(lines, found) or _asserted(lines, found) or _named(found[0], found[1][:_MESSAGE_LINES])
+    told = _of_worker(lines, found) or _asserted(lines, found) or _evaluated(lines, found)
+    return told or _named(found[0], found[1][:_MESSAGE_LINES])
 
 
 _MARKERS = r"\s*[\^~]+\s*\Z"
@@ -130,6 +131,24 @@ def _asserted(lines: List[str], found: Tuple[Match[str], List[str]]) -> Optional
     above = lines[max(0, len(lines) - len(later) - 3) : len(lines) - len(later) - 1]
     source = next((line.strip() for line in reversed(above) if not re.match(_MARKERS, line)), "")
     return _shown("AssertionError: %s" % source) if source.startswith("assert ") else None
+
+
+_TEXT_LINES = 4
+"""The lines between the name of a text that is no file, and the exception: the text, and a marker below it."""
+
+
+def _evaluated(lines: List[str], found: Tuple[Match[str], List[str]]) -> Optional[str]:
+    """A text that the program itself has evaluated, as an option or an expression, and that is no Python."""
+    exception, later = found
+    if exception.group("name") != "SyntaxError":
+        return None
+    end = len(lines) - len(later) - 1
+    above = lines[max(0, end - _TEXT_LINES) : end]
+    begin = next(
+        (at for at, line in enumerate(above) if re.match(r'\s*File "<(?:unknown|string)>", line \d+\Z', line)), None
+    )
+    text = "".join(above[begin + 1 : begin + 2]).strip() if begin is not None else ""
+    return _shown("SyntaxError in a text that the program evaluates: %s" % text) if text else None
 
 
 def _of_worker(lines: List[str], found: Tuple[Match[str], List[str]]) -> Optional[str]:

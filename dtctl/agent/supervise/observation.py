@@ -147,9 +147,9 @@ class Observation:
         self._entry["throttled"] = self._usage.throttled
         note_work(self._entry, True if self._spoke else self._usage.works, wall)
         if self._spoke or self._usage.acts is not False:
-            self._idle_at = None
+            self._idle_at = self._entry["still_since"] = None
         elif self._idle_at is None:
-            self._idle_at = now
+            self._idle_at, self._entry["still_since"] = now, wall
         self._spoke = False
 
     def has_news(self) -> bool:
@@ -157,7 +157,7 @@ class Observation:
         entry, before = self._entry, self._published
         complaint = entry["complaint"]["text"] if entry["complaint"] is not None else None
         busy = None if entry["cpu"] is None else entry["cpu"] >= BUSY
-        idle = entry["idle_since"] is not None
+        idle = (entry["idle_since"] is not None, entry["still_since"] is not None)
         self._published = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy, idle)
         return before != self._published
 

@@ -327,7 +327,8 @@ class Task:
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
         self.entry.update({"held": False, "unwritten": False, "hold": None, "failed_attempt": 0})
-        self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None, "idle_since": None})
+        self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None})
+        self.entry.update({"idle_since": None, "still_since": None, "step_gap_s": 0.0})
 
     def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float, past: Optional[Past]) -> None:
         self._forget_attempt()

@@ -267,7 +267,7 @@ def short_of_target(facts: Facts) -> Iterator[Match]:
     """A run that has succeeded before the step that its file asks for; `status` shows the warning itself."""
     coordination = facts.status.coordination
     for alert in coordination.view["alerts"] if coordination is not None and facts.hosts else ():
-        if any(one["kind"] in ("steps_short", "short_of_target") for one in why_of(alert)):
+        if alert["topic"] == "target_missed":
             yield Match((), (), {"alert": sentence(why_of(alert))})
 
 

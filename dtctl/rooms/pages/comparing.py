@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from dtctl.bundle.git_repository import commits_between
+from dtctl.bundle.unified_diff import between_differences
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import grouped
@@ -74,6 +75,8 @@ class Between:
     """Commits that only the old one has."""
     files: tuple[str, ...] | None
     """Paths whose content differs; None: unknown, as another machine has started one of them."""
+    difference: tuple[str, ...] | None = ()
+    """Of the same commit: the lines by which the uncommitted changes differ; None: it would take long."""
 
 
 CodeOf = Callable[[str], CodeRecord | None]
@@ -90,9 +93,10 @@ def between(runs: Mapping[str, Compared], code_of: CodeOf) -> list[Between]:
 
 
 def _between(old: str, before: RunRecord, new: str, after: RunRecord, code_of: CodeOf) -> Between | None:
-    files = None
+    files: tuple[str, ...] | None = None
+    difference: tuple[str, ...] | None = ()
     if (known := code_of(old)) is not None and (other := code_of(new)) is not None:
-        files = known.differing_from(other)
+        files, difference = known.differing_from(other), between_differences(known.diff, other.diff)
     commits, of_old, of_new = None, before.revision, after.revision
     if of_old is not None and of_new is not None and of_old.commit != of_new.commit and after.project is not None:
         commits = commits_between(_code_directory(after, after.project), of_old.commit, of_new.commit)
@@ -102,7 +106,7 @@ def _between(old: str, before: RunRecord, new: str, after: RunRecord, code_of: C
     if same_commit and same_code:
         return None
     added, removed = (tuple(commits[0]), tuple(commits[1])) if commits else ((), ()) if same_commit else (None, None)
-    return Between(old, new, added, removed, files)
+    return Between(old, new, added, removed, files, difference if same_commit and of_old is not None else ())
 
 
 def _code_directory(record: RunRecord, project: Path) -> Path:

@@ -18,7 +18,7 @@ def comparison(found: Comparison, code: Sequence[Between] = ()) -> dict[str, Any
             {"key": key, "values": dict(zip(found.runs, values, strict=True))}
             for key, values in found.differences.items()
         ],
-        "code": [picked(one, "old new added=addedCommits removed=removedCommits files") for one in code],
+        "code": [picked(one, "old new added=addedCommits removed=removedCommits files difference") for one in code],
         "errors": [{"run": run, **document.error_fields(error)} for run, error in found.errors.items()],
     }
 

@@ -28,6 +28,7 @@ def show_comparison(found: Comparison) -> None:
 
 
 _MOST_COMMITS = 10
+_MOST_LINES = 60
 
 
 def show_code(code: Sequence[Between]) -> None:
@@ -46,6 +47,10 @@ def show_code(code: Sequence[Between]) -> None:
             console.say(f"  files that differ: {', '.join([*one.files[:_MOST_COMMITS], *more])}")
         elif one.files is None:
             console.say("  files that differ: unknown (this machine did not start both runs, or they have very many)")
+        for line in (one.difference or ())[:_MOST_LINES]:
+            console.say(f"  {line}")
+        if len(one.difference or ()) > _MOST_LINES:
+            console.say(f"  {len(one.difference or ()) - _MOST_LINES} more lines: dtctl code RUN shows those of each")
 
 
 def comparison_rows(found: Comparison) -> list[Row]:

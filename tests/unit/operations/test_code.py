@@ -265,6 +265,22 @@ def test_two_runs_of_one_commit_differ_by_their_digests_and_files(
     assert _between("old", old, "new", new, codes.get) == expected
 
 
+OWN_CHANGES = "--- a/train.py\n+++ b/train.py\n@@ -1,2 +1,2 @@\n import os\n-rate = 1\n+rate = %d\n"
+
+
+def test_the_uncommitted_changes_of_two_runs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    revision = Revision("12ab" * 10, "main", "", 1, 1)
+    old, new = (
+        dataclasses.replace(RECORD, settings={"trainer.code": digest}, revision=revision) for digest in ("12ab", "34cd")
+    )
+    codes = {name: CodeRecord(OWN_CHANGES % rate, {"train.py": name}, name) for name, rate in (("old", 2), ("new", 3))}
+    found = _between("old", old, "new", new, codes.get)
+    assert found is not None
+    assert [line for line in found.difference or () if line[0] in "-+"] == ["-+rate = 2", "++rate = 3"]
+    show_code([found])
+    assert "  -+rate = 2\n  ++rate = 3\n" in capsys.readouterr().out
+
+
 def test_code_that_differs_in_unknown_files_is_shown_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     show_code([Between("old", "new", None, None, None)])
     assert capsys.readouterr().out.splitlines() == [

@@ -395,7 +395,7 @@ def trust_line() -> None:
 SAVED = SavedLog("worker:0", 1, Path("logs"), 10)
 
 INSPECTED = Inspected(Revision("12ab", "main", "url", 1, 1, "note"), "", (), ("pointer",), ("module",))
-BETWEEN = Between("demo-1", "demo-2", ("12ab One",), ("34cd Two",), ("train.py",))
+BETWEEN = Between("demo-1", "demo-2", ("12ab One",), ("34cd Two",), ("train.py",), ("-old", "+new"))
 
 SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),

@@ -506,7 +506,7 @@ TRAINERS = ("chief:0", "worker:0", "worker:1")
 
 def waiting(run: Run, *tasks: str) -> Run:
     for task in tasks:
-        views.reported(run.view, task, idle_since=1.0)
+        views.reported(run.view, task, still_since=1.0)
     return run
 
 
@@ -526,13 +526,27 @@ def test_tasks_that_all_wait_after_a_loss_are_all_restarted_in_seconds(
         assert run.held == ALL
 
 
+@pytest.mark.parametrize(("step", "idles"), [(None, True), (7, False)])
+def test_a_step_that_another_task_still_makes_does_not_open_the_barrier(step: int | None, idles: bool) -> None:
+    run = back(fact("killed", signal=9))
+    views.reported(run.view, "chief:0", step=501)
+    run.step(102.0)
+    assert [one["recovered"] is None for one in run.incidents] == [False]
+    *before, last = run.view.entry("worker:0")["history"]
+    views.reported(run.view, "worker:0", step=step, history=[*before, {**last, "step": 500}])
+    waiting(run, *TRAINERS)
+    run.step(103.0)
+    run.step(103.0 + AT_BARRIER_S)
+    assert (len(run.incidents) == 2) is idles
+
+
 def test_tasks_of_which_one_works_after_a_loss_do_not_wait_for_each_other() -> None:
     run = waiting(back(fact("killed", signal=9)), *TRAINERS[1:])
     run.step(102.0)
     run.step(102.0 + 5 * AT_BARRIER_S)
     waiting(run, *TRAINERS)
     run.step(103.0 + 5 * AT_BARRIER_S)
-    views.reported(run.view, "worker:0", idle_since=None)
+    views.reported(run.view, "worker:0", still_since=None)
     run.step(104.0 + 5 * AT_BARRIER_S)
     waiting(run, "worker:0")
     run.step(102.0 + 6 * AT_BARRIER_S)
