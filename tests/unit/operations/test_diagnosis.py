@@ -360,7 +360,9 @@ BY_FACTS = [
     ),
     (
         "target_missed",
-        with_alert(facts(running("worker:0"), hosts={"gpu-a": host()}), "other", fact("steps_short", step=4, of=1000)),
+        with_alert(
+            facts(running("worker:0"), hosts={"gpu-a": host()}), "target_missed", fact("steps_short", step=4, of=1000)
+        ),
         "the last step in the logs is 4, short of the 1000 that were asked for: the program ended by itself, with",
     ),
     (
