@@ -1,4 +1,4 @@
-"""Checkpoints as the real libraries write them: listed, verified, pulled, set aside when damaged, and continued from."""
+"""Checkpoints as the real libraries write them: listed, verified, pulled, set aside if damaged, and continued from."""
 
 from __future__ import annotations
 
