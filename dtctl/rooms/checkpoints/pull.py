@@ -62,6 +62,8 @@ def pull(record: RunRecord, transport: Transport, checkpoint: Found, directory: 
             _refuse_half(checkpoint, names.keys() - {one["name"] for one in sent})
             if checkpoint.scattered or checkpoint.is_url:
                 _refuse_damaged(checkpoint, landing.path)
+            elif row.kind not in ("tensorflow", "keras") and not row.is_directory:
+                _refuse_other(row, checkpoint, landing.path)
             files = landing.finish([one["name"] for one in sent])
     except OSError as error:
         raise not_written(directory, error) from error
@@ -122,7 +124,7 @@ class _Fetching:
             "of": {"dir": self.found.directory, "prefix": self.found.checkpoint["prefix"]},
             "before": [self.found.directory],
             "files": self.names,
-            "have": self.landing.have(self.names or None),
+            "have": self.landing.have(None if self.landing.row.is_directory else self.names),
         }
 
     def _take(self, part: FilePart, data: bytes) -> None:
@@ -138,7 +140,7 @@ class _Fetching:
                 raise wrong("files", "those that it was asked for", one["name"])
 
     def _is_asked_for(self, name: str) -> bool:
-        return name in self.names if self.names else self.landing.row.is_directory and is_path_inside(name)
+        return is_path_inside(name) if self.landing.row.is_directory else name in self.names
 
     def _hold(self, session: Session, files: Iterable[FileSent]) -> None:
         for one in files:
@@ -172,6 +174,16 @@ def _refuse_damaged(checkpoint: Found, parts: Path) -> None:
             detail="\n".join(problems[1:]),
             hint="dtctl checkpoints    shows which others there are",
         )
+
+
+def _refuse_other(row: formats.Format, checkpoint: Found, parts: Path) -> None:
+    """Raises DtctlError if a file has the name of a checkpoint, and is none: a `.pth` file may run code elsewhere."""
+    try:
+        problem = row.inspect(str(parts / checkpoint.name), Budget(time.monotonic() + _ARCHIVE_S, 0)).problem
+    except formats.Foreign:
+        problem = f"it is no checkpoint of {row.title}"
+    if problem is not None:
+        raise DtctlError(f"{checkpoint.path}, as {checkpoint.host} sent it, is not whole: {problem}")
 
 
 class Landing:

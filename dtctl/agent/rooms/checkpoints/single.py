@@ -122,8 +122,10 @@ def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
 def send_directory(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
     """Sends all files of a checkpoint that is a directory. Raises Refused if it is none, or one changes."""
     row = formats.of(path)
-    if not row.is_directory or row.kind == "orbax":
-        raise Refused("bad_request", "%s is no directory that is sent" % ascii(path)[:200])
+    if row.kind == "orbax":
+        raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
+    if not row.is_directory:
+        raise Refused("bad_request", "%s is no directory of a checkpoint" % ascii(path)[:200])
     budget = Budget(time.monotonic() + LIST_LIMIT_S, reading.MOST_NAMES)
     try:
         found = sorted(Tree(path, budget).sizes)
