@@ -193,6 +193,11 @@ class DirectoryFormat(Format):
         tree, name = Tree(path, budget), os.path.basename(path)
         return Inspected(self._problem(name, tree), self._step(name, tree), tree.size_bytes, self._shards(tree))
 
+    @staticmethod
+    def files(path: str, budget: Budget) -> List[str]:
+        """The paths of all files in it. Raises OSError, Spent."""
+        return sorted(Tree(path, budget).sizes)
+
     def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
         tree = Tree(path, budget)
         found = self._problem(os.path.basename(path), tree)

@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from ...checkpoints import formats, reading, verifying
 from ...checkpoints.reading import MOST_NAMES
 from ...checkpoints.repair import OpenDirectory
-from ...checkpoints.trees import Tree
 from ...host import files
 from ...host.budget import Budget, Spent
 from ...host.errors import Refused
@@ -124,11 +123,11 @@ def send_directory(path: str, request: FetchRequest, put: Send) -> List[FileSent
     row = formats.of(path)
     if row.kind == "orbax":
         raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
-    if not row.is_directory:
+    if not isinstance(row, formats.DirectoryFormat):
         raise Refused("bad_request", "%s is no directory of a checkpoint" % ascii(path)[:200])
     budget = Budget(time.monotonic() + LIST_LIMIT_S, reading.MOST_NAMES)
     try:
-        found = sorted(Tree(path, budget).sizes)
+        found = row.files(path, budget)
     except Spent as spent:
         raise Refused("bad_request", "%s cannot be listed: %s" % (ascii(path)[:200], spent)) from None
     odd = next((name for name in found if not is_path_inside(name)), None)
