@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import time
 from pathlib import Path
@@ -193,7 +194,10 @@ def keras(directory: Path, steps: int, pause: float) -> None:
 def deepspeed(directory: Path, steps: int, pause: float) -> None:
     import deepspeed
 
-    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    deepspeed.init_distributed(dist_backend="gloo")
     model, optimizer = parts()
     settings = {"train_batch_size": 8, "zero_optimization": {"stage": 1}}
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
