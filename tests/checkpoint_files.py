@@ -18,11 +18,10 @@ def torch_file(content: object = None, tensors: int = 2) -> bytes:
     """An archive as `torch.save` writes it, with a pickle of protocol 2 first, and nothing compressed."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps(content, protocol=2))
-        archive.writestr("archive/byteorder", "little")
-        for number in range(tensors):
-            archive.writestr(f"archive/data/{number}", bytes([number + 1]) * 64)
-        archive.writestr("archive/version", "3\n")
+        parts = {"data.pkl": pickle.dumps(content, protocol=2), "byteorder": b"little"}
+        parts |= {f"data/{number}": bytes([number + 1]) * 64 for number in range(tensors)}
+        for name, part in {**parts, "version": b"3\n"}.items():
+            archive.writestr(zipfile.ZipInfo(f"archive/{name}"), part)
     return file.getvalue()
 
 

@@ -60,6 +60,15 @@ RECIPES = {
         ("torch==2.13.0", "accelerate==1.15.0"),
         rather=("torch==2.13.0+cpu",),
     ),
+    "torch-libraries": Recipe(
+        "lightning, transformers, accelerate, safetensors",
+        ("3.11", "3.12", "3.13", "3.10"),
+        (
+            *("torch==2.13.0", "numpy==2.2.6", "safetensors==0.8.0", "accelerate==1.15.0", "transformers==5.24.0"),
+            "lightning==2.6.6",
+        ),
+        rather=("torch==2.13.0+cpu",),
+    ),
 }
 
 COMPLETE = "complete"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import time
 from pathlib import Path
@@ -116,7 +117,7 @@ def lightning(directory: Path, steps: int, pause: float) -> None:
     import torch
     from lightning import pytorch
 
-    class Module(pytorch.LightningModule):
+    class Module(pytorch.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.model = torch.nn.Linear(64, 2)
@@ -143,7 +144,7 @@ def huggingface(directory: Path, steps: int, pause: float) -> None:
     import torch
     import transformers
 
-    class Paced(transformers.TrainerCallback):
+    class Paced(transformers.TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             say("continues from", state.global_step)
 
@@ -172,6 +173,8 @@ def keras(directory: Path, steps: int, pause: float) -> None:
     import numpy
 
     class Paced(keras.callbacks.Callback):  # type: ignore[misc]
+        first = True
+
         def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
             if self.first:
                 say("continues from", epoch)
@@ -181,19 +184,20 @@ def keras(directory: Path, steps: int, pause: float) -> None:
         def on_epoch_end(self, epoch: int, logs: object = None) -> None:
             say("saved", epoch + 1)
 
-    paced = Paced()
-    paced.first = True
     model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(64), keras.layers.Dense(2)])
     model.compile("adam", "mse")
     backup = keras.callbacks.BackupAndRestore(directory, double_checkpoint=True, delete_checkpoint=False)
     data = numpy.ones((8, 64)), numpy.ones((8, 2))
-    model.fit(*data, epochs=steps, verbose=0, callbacks=[backup, paced])
+    model.fit(*data, epochs=steps, verbose=0, callbacks=[backup, Paced()])
 
 
 def deepspeed(directory: Path, steps: int, pause: float) -> None:
     import deepspeed
 
-    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    deepspeed.init_distributed(dist_backend="gloo")
     model, optimizer = parts()
     settings = {"train_batch_size": 8, "zero_optimization": {"stage": 1}}
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)

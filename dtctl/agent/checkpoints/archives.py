@@ -99,8 +99,8 @@ def is_whole(file: int, size: int) -> bool:
     return found is not None and found.begin == 0
 
 
-class Refusal(Exception):
-    """Why a part of an archive is not read."""
+class NoChecksums(Exception):
+    """All checksums are zero: the archive was written without them."""
 
 
 def problem_of_parts(
@@ -109,15 +109,19 @@ def problem_of_parts(
     check: Check,
     most_contents: int = MOST_CONTENTS,
     refuse: Callable[[List[str]], Optional[str]] = lambda names: None,
+    may_lack: bool = False,
 ) -> Optional[str]:
     """The first part that is not as it was saved; None if all are. `refuse`: why these parts make no checkpoint.
 
     A small archive may contain terabytes: `check` is called after each piece, and an exception of it ends the reading.
+    `may_lack`: raises NoChecksums if there are none.
     """
     import zipfile  # rarely needed
 
     try:
         with _Window(file, archive, most_contents) as window, zipfile.ZipFile(window) as opened:
+            if may_lack and not any(part.CRC for part in opened.infolist()):
+                raise NoChecksums
             return _problem(opened, archive.number, check, refuse)
     except files.Unfit:
         raise

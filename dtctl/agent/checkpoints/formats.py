@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Callable, List, Optional, Tuple
 
     from ..host.budget import Budget
-    from ..records.checkpoints import CheckpointKind
+    from ..records.checkpoints import Checkpoint, CheckpointKind
 
     Check = Callable[[], None]
 
@@ -192,6 +192,11 @@ class DirectoryFormat(Format):
     def inspect(self, path: str, budget: Budget) -> Inspected:
         tree, name = Tree(path, budget), os.path.basename(path)
         return Inspected(self._problem(name, tree), self._step(name, tree), tree.size_bytes, self._shards(tree))
+
+    @staticmethod
+    def files(path: str, budget: Budget) -> List[str]:
+        """The paths of all files in it. Raises OSError, Spent."""
+        return sorted(Tree(path, budget).sizes)
 
     def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
         tree = Tree(path, budget)
@@ -422,6 +427,19 @@ def of_directory(path: str) -> Optional[DirectoryFormat]:
     """The format of a directory, by its name and what is in it."""
     name, names = os.path.basename(path), Names(path)
     return next((row for row in DIRECTORIES if row.recognises(name, names)), None)
+
+
+def series(one: Checkpoint) -> Optional[Tuple[str, str, str]]:
+    """The same for checkpoints of which a trainer restores the newest: their directory, their kind, and of files their
+    names without numbers. None for one that is not of several: it has a name of its own, or is not to be moved.
+    """
+    row, (below, name) = BY_KIND[one["kind"]], os.path.split(one["prefix"])
+    if not row.is_repaired or (row.newest_link and re.match(row.newest_link, name)):
+        return None
+    if row.numbered or row.pointer or row.newest_link:
+        return below, row.kind, ""
+    without = re.sub("[0-9]+", "#", name)
+    return (below, row.kind, without) if without != name else None
 
 
 def of(path: str) -> Format:

@@ -29,7 +29,7 @@ from . import formats, reading, state_file, verifying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+    from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
     from ..records.answers import Checkpoint
 
@@ -39,6 +39,7 @@ LIMIT_S = reading.LOOK_S + 1.0
 _STATE = state_file.STATE_FILE
 _MOST_STATE_BYTES = 4 * 1024 * 1024
 _MOST_ASIDE = 1000
+_MOST_DEPTH = 20
 
 
 class _TooLate(Exception):
@@ -92,13 +93,9 @@ def _repair(directory: str, until: float, verify_all: bool, scratch: bool) -> Li
 
 
 def _series(one: Checkpoint) -> Tuple[str, str, str]:
-    """The same for checkpoints of which a trainer restores the newest: their directory, their kind, and of files their
-    names without numbers.
-    """
+    """Its series; that of all where it is a file that leads to the newest, and else its own."""
     row, (below, name) = formats.BY_KIND[one["kind"]], os.path.split(one["prefix"])
-    if row.numbered or row.pointer or row.newest_link:
-        return below, row.kind, ""
-    return below, row.kind, re.sub("[0-9]+", "#", name)
+    return formats.series(one) or (below, row.kind, "" if row.newest_link else name)
 
 
 def _set_aside(directory: str, one: Checkpoint, good: Optional[Checkpoint], until: float) -> str:
@@ -114,7 +111,7 @@ def _set_aside(directory: str, one: Checkpoint, good: Optional[Checkpoint], unti
                     place.rename_in_state({damaged: kept})
                 place.move(damaged)
                 return "set aside"
-            if row.pointer is not None and place.text(row.pointer).strip() == damaged:
+            if row.pointer is not None and place.pointed(row) == damaged:
                 place.point(row.pointer, kept)
             place.move_all([damaged, *row.companions(damaged)])
             if kept is not None and row.newest_link is not None and re.match(row.newest_link, damaged):
@@ -154,6 +151,22 @@ class OpenDirectory:
             return files.read(name, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
         except (FileNotFoundError, files.Unfit):
             return ""
+
+    def pointed(self, row: formats.Format) -> Optional[str]:
+        """The name of the checkpoint that the pointer of this format names; None if there is none."""
+        if row is formats.TENSORFLOW:
+            return state_file.restored_name(self.state())
+        return self.text(row.pointer).strip() if row.pointer is not None else None
+
+    def linked(self) -> Set[str]:
+        """The names of entries here to which links here lead, as `last.ckpt` may."""
+        found: Set[str] = set()
+        with os.scandir(self.descriptor) as listed:
+            for entry in islice(listed, reading.MOST_NAMES):
+                if entry.is_symlink():
+                    with suppress(OSError):
+                        found.add(os.readlink(entry.name, dir_fd=self.descriptor).strip("/").rpartition("/")[2])
+        return found
 
     def point(self, pointer: str, name: Optional[str]) -> None:
         """Makes a file that holds one name, as DeepSpeed's `latest` does, name this one; None: sets it aside."""
@@ -201,6 +214,10 @@ class OpenDirectory:
         with os.scandir(self.descriptor) as listed:
             found = [entry.name for entry in islice(listed, reading.MOST_NAMES)]
         self._move([entry for entry in found if entry.startswith(beginnings)])
+
+    def remove_tree(self, name: str) -> None:
+        """Removes a directory with all that is in it; links are removed, and not followed."""
+        _remove_tree(name, self.descriptor, 0)
 
     def move_all(self, names: Sequence[str]) -> None:
         """Sets these files and directories aside, as far as they exist."""
@@ -251,6 +268,22 @@ class OpenDirectory:
         if time.monotonic() > self._until:
             raise _TooLate
         os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=directory)
+
+
+def _remove_tree(name: str, at: int, depth: int) -> None:
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        with os.scandir(descriptor) as listed:
+            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listed]
+        for entry, is_directory in entries:
+            if is_directory and depth < _MOST_DEPTH:
+                _remove_tree(entry, descriptor, depth + 1)
+            elif not is_directory:
+                with suppress(FileNotFoundError):
+                    os.unlink(entry, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    os.rmdir(name, dir_fd=at)
 
 
 def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[LostCheckpoint]:

@@ -220,16 +220,16 @@ def _varint(part: _Part, buffer: bytes) -> Tuple[int, int, bytes]:
 def divide(
     report: CheckpointReport, keep: int, is_damaged: Callable[[Checkpoint], bool]
 ) -> Iterator[Tuple[str, List[Checkpoint], List[Checkpoint]]]:
-    """The checkpoints to keep and those to remove, newest first, for each directory with complete TensorFlow
-    checkpoints.
+    """The checkpoints to keep and those to remove, newest first, for each series of complete ones in a directory.
 
-    If those to keep are damaged, older ones stay, too.
+    If those to keep are damaged, older ones stay, too. What is in no series has a name of its own, and stays.
     """
-    by_place: Dict[str, List[Checkpoint]] = {}
+    by_series: Dict[Tuple[str, ...], List[Checkpoint]] = {}
     for one in report["all"]:
-        if one["complete"] and one["kind"] == "tensorflow":
-            by_place.setdefault(os.path.dirname(one["prefix"]), []).append(one)
-    for below, found in by_place.items():
+        series = formats.series(one)
+        if one["complete"] and series is not None:
+            by_series.setdefault(series, []).append(one)
+    for (below, *_), found in by_series.items():
         sound = (number for number, one in enumerate(found) if len(found) <= keep or not is_damaged(one))
         stays = max(keep, next(sound, len(found)) + 1)
         yield below, found[:stays], found[stays:]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dtctl.agent.checkpoints import keras, reading, state_file, verifying
+from dtctl.agent.checkpoints import formats, reading, state_file, verifying
 from dtctl.agent.checkpoints.tensor_bundle import Index
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.config.outgoing import OVERRIDE, why_none_of, why_refused
@@ -59,10 +60,10 @@ def find(path: Path, *, anywhere: bool = False) -> Path:
     path = path.expanduser()
     if not anywhere:
         _refuse_secrets(path)
-    if path.is_dir():
+    if path.is_dir() and formats.of_directory(str(path)) is None:
         return _in_directory(path)
-    if re.match(keras.NAME, path.name) and path.exists():
-        raise _of_keras(path)
+    if (formats.of_file(path.name) or (path.is_dir() and formats.of_directory(str(path)))) and path.exists():
+        raise _of_others(path)
     match = _FILE.match(path.name)
     prefix = path.with_name(match.group(1)) if match and path.exists() else path
     if not Path(f"{prefix}.index").exists():
@@ -92,7 +93,7 @@ def _in_directory(directory: Path) -> Path:
     complete = [one for one in ours if one["complete"]]
     meant = next((one for one in ours if one["prefix"] == named), None) or next(iter(complete), None)
     if meant is None and found["all"] and not ours:
-        raise _of_keras(directory / found["all"][0]["prefix"])
+        raise _of_others(directory / found["all"][0]["prefix"])
     if meant is None or not meant["complete"]:
         raise _none_complete(directory, meant or next(iter(ours), None))
     return directory / meant["prefix"]
@@ -117,8 +118,14 @@ def _none_complete(directory: Path, checkpoint: Checkpoint | None) -> DtctlError
     )
 
 
-def _of_keras(path: Path) -> DtctlError:
-    """The error for a Keras file, which says why it is not pushed."""
+def _of_others(path: Path) -> DtctlError:
+    """The error for a checkpoint that is not TensorFlow's, which says why it is not pushed."""
+    row = formats.of(str(path))
+    if row.kind != "keras":
+        return PreflightError(
+            f"{path.name} is a checkpoint of {row.title}, and push takes those of TensorFlow alone",
+            hint=f"rsync -a {shlex.quote(str(path))} HOST:DIRECTORY    or {FOR_KERAS}",
+        )
     return PreflightError(
         f"{path.name} is a file of Keras: no trainer restores it by default",
         detail="a trainer loads the file that it names itself; BackupAndRestore also wants its training_metadata.json",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
@@ -12,11 +11,11 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.checkpoints import formats, keras, reading, state_file, verifying
+from dtctl.agent.checkpoints import formats, reading, state_file, verifying
 from dtctl.agent.host.budget import Budget
-from dtctl.agent.records.checkpoints import MOST_SHARDS
+from dtctl.agent.records.checkpoints import MOST_SHARDS, MOST_STORED
 from dtctl.agent.records.kinds import InvalidValue
-from dtctl.agent.rooms.checkpoints.records import Arrived, FetchResult, FilePart, FileSent
+from dtctl.agent.rooms.checkpoints.records import Arrived, FetchResult, FilePart, FileSent, is_path_inside
 from dtctl.agent.rooms.checkpoints.storing import Parts, folder_name
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
@@ -54,14 +53,17 @@ def pull(record: RunRecord, transport: Transport, checkpoint: Found, directory: 
             if checkpoint.is_url
             else f"rsync -a {shlex.quote(f'{checkpoint.host}:{checkpoint.path}')} .    does, by the host's SSH name",
         )
-    names = _names(checkpoint)
+    row = formats.BY_KIND[checkpoint.checkpoint["kind"]]
+    names = {} if row.is_directory else _names(checkpoint)
     try:
-        with closing(Landing(directory, checkpoint.name, sorted(names), record.project)) as landing:
+        with closing(Landing(directory, checkpoint.name, sorted(names), record.project, row)) as landing:
             fetching = _sources(record, transport, checkpoint, names, landing, report)
             sent = [one for each in fetching for one in each.all_of()]
             _refuse_half(checkpoint, names.keys() - {one["name"] for one in sent})
             if checkpoint.scattered or checkpoint.is_url:
                 _refuse_damaged(checkpoint, landing.path)
+            elif row.kind not in ("tensorflow", "keras") and not row.is_directory:
+                _refuse_other(row, checkpoint, landing.path)
             files = landing.finish([one["name"] for one in sent])
     except OSError as error:
         raise not_written(directory, error) from error
@@ -73,20 +75,17 @@ def _sources(
 ) -> Sequence[_Fetching | Download]:
     if found.is_url:
         return [Download(found, landing.have(names), landing.put, report)]
-    return [
-        _Fetching(
-            record, transport, found, host, [name for name, holder in names.items() if holder == host], landing, report
-        )
-        for host in found.hosts
-    ]
+    of_host = {host: [name for name, holder in names.items() if holder == host] for host in found.hosts}
+    return [_Fetching(record, transport, found, host, own, landing, report) for host, own in of_host.items()]
 
 
 def _names(checkpoint: Found) -> dict[str, str]:
     """Name -> the host that is asked for it, the index last. Raises DtctlError for a name that no checkpoint has."""
-    if checkpoint.checkpoint["kind"] == "keras":
-        if not re.match(keras.NAME, checkpoint.name):
-            raise DtctlError(f"{checkpoint.name[:80]!r} is not a name that Keras gives to a file")
-        return {checkpoint.name: checkpoint.host}
+    row = formats.BY_KIND[checkpoint.checkpoint["kind"]]
+    if row is not formats.TENSORFLOW:
+        if formats.of_file(checkpoint.name) is not row:
+            raise DtctlError(f"{checkpoint.name[:80]!r} is not a name that {row.title} gives to a file")
+        return dict.fromkeys([*row.companions(checkpoint.name), checkpoint.name], checkpoint.host)
     shards = checkpoint.checkpoint["shards"]
     if shards > MOST_SHARDS:
         raise DtctlError(f"{checkpoint.path} has {shards} shards, and at most {MOST_SHARDS} are fetched")
@@ -125,11 +124,11 @@ class _Fetching:
             "of": {"dir": self.found.directory, "prefix": self.found.checkpoint["prefix"]},
             "before": [self.found.directory],
             "files": self.names,
-            "have": self.landing.have(self.names),
+            "have": self.landing.have(None if self.landing.row.is_directory else self.names),
         }
 
     def _take(self, part: FilePart, data: bytes) -> None:
-        if part["name"] not in self.names:
+        if not self._is_asked_for(part["name"]):
             raise wrong("name", "a file that it was asked for", part["name"])
         self.landing.put(part, data)
         self.sent_bytes += len(data)
@@ -137,8 +136,11 @@ class _Fetching:
 
     def _check(self, answer: FetchResult) -> None:
         for one in answer["files"]:
-            if one["name"] not in self.names:
+            if not self._is_asked_for(one["name"]):
                 raise wrong("files", "those that it was asked for", one["name"])
+
+    def _is_asked_for(self, name: str) -> bool:
+        return is_path_inside(name) if self.landing.row.is_directory else name in self.names
 
     def _hold(self, session: Session, files: Iterable[FileSent]) -> None:
         for one in files:
@@ -148,7 +150,9 @@ class _Fetching:
 
 def _refuse_half(found: Found, lacking: Set[str]) -> None:
     """Raises DtctlError if a file is missing: the trainer may have removed it meanwhile."""
-    missing = sorted(name for name in lacking if not name.endswith(".meta") or name == found.name)
+    beside = formats.BY_KIND[found.checkpoint["kind"]].companions(found.name)
+    needed = (name for name in lacking if name not in beside)
+    missing = sorted(name for name in needed if not name.endswith(".meta") or name == found.name)
     if missing:
         raise DtctlError(
             f"{found.path} is not whole any more on {', '.join(found.hosts)}: {', '.join(missing[:5])} missing",
@@ -158,12 +162,12 @@ def _refuse_half(found: Found, lacking: Set[str]) -> None:
 
 def _refuse_damaged(checkpoint: Found, parts: Path) -> None:
     """Raises DtctlError if the parts of several hosts make no intact checkpoint; no host could verify all of it."""
-    path = str(parts / checkpoint.name)
-    if checkpoint.checkpoint["kind"] == "keras":  # a small archive may expand to years of reading
-        budget = Budget(time.monotonic() + _ARCHIVE_S, reading.MOST_NAMES)
-        problems = verifying.verify_format(path, formats.of(path), budget).problems
-    else:
+    path, row = str(parts / checkpoint.name), formats.BY_KIND[checkpoint.checkpoint["kind"]]
+    if row is formats.TENSORFLOW:
         problems = verifying.verify(path).problems
+    else:  # a small archive may expand to years of reading
+        budget = Budget(time.monotonic() + _ARCHIVE_S, reading.MOST_NAMES)
+        problems = verifying.verify_format(path, row, budget).problems
     if problems:
         raise DtctlError(
             f"{checkpoint.path} is damaged as {', '.join(checkpoint.hosts)} hold it: {problems[0]}",
@@ -172,14 +176,32 @@ def _refuse_damaged(checkpoint: Found, parts: Path) -> None:
         )
 
 
+def _refuse_other(row: formats.Format, checkpoint: Found, parts: Path) -> None:
+    """Raises DtctlError if a file has the name of a checkpoint, and is none: a `.pth` file may run code elsewhere."""
+    try:
+        problem = row.inspect(str(parts / checkpoint.name), Budget(time.monotonic() + _ARCHIVE_S, 0)).problem
+    except formats.Foreign:
+        problem = f"it is no checkpoint of {row.title}"
+    if problem is not None:
+        raise DtctlError(f"{checkpoint.path}, as {checkpoint.host} sent it, is not whole: {problem}")
+
+
 class Landing:
     """Receives the files of one checkpoint, in any order. Raises DtctlError, OSError."""
 
-    def __init__(self, directory: Path, name: str, files: Collection[str], project: Path | None = None) -> None:
-        """Raises DtctlError if a checkpoint of this name exists."""
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        files: Collection[str],
+        project: Path | None = None,
+        row: formats.Format = formats.TENSORFLOW,
+    ) -> None:
+        """Raises DtctlError if a checkpoint of this name exists. `files`: those that may arrive; any of a directory."""
         if not is_name(name):
             raise DtctlError(f"{name[:80]!r} is not a name that dtctl gives to a file here")
         self.name = name
+        self.row = row
         self._files = files
         self._totals: dict[str, int] = {}
         self._stack = ExitStack()
@@ -189,7 +211,9 @@ class Landing:
             raise DtctlError(f"{self.path} is not a directory of yours", hint="move it away")
         self._parts = Parts(self._folder.descriptor, self._stack.enter_context(self._inner.readable()), name)
         self._parts.take_back(files)
-        for file in files:
+        if row.is_directory:
+            self._parts.take_directory_back(name, _flat)
+        for file in (name,) if row.is_directory else files:
             if self._folder.find(file) is not None:
                 if not self._parts.names():
                     self._parts.clear()
@@ -203,22 +227,29 @@ class Landing:
     def close(self) -> None:
         self._stack.close()
 
-    def have(self, names: Collection[str]) -> list[dict[str, object]]:
-        """The parts of these files that arrived earlier, for the senders, which send the rest."""
+    def have(self, names: Collection[str] | None) -> list[dict[str, object]]:
+        """The parts of these files that arrived earlier, for the senders, which send the rest. None: of all files."""
         versions = self._parts.versions
+        known = [_path(name) for name in versions] if names is None else names
         return [
-            {"name": name, "size": size, "identity": versions[name]}
-            for name in names
-            if name in versions and (size := self._parts.size(name))
+            {"name": name, "size": size, "identity": versions[flat]}
+            for name in known
+            if (flat := self._here(name)) in versions and (size := self._parts.size(flat))
         ]
+
+    def _here(self, name: str) -> str:
+        """The name of a file in the directory in which it arrives. Raises InvalidValue for one of something else."""
+        if not (is_path_inside(name) if self.row.is_directory else name in self._files):
+            raise wrong("name", f"a file of {self.name}", name)
+        return _flat(name) if self.row.is_directory else name
 
     def put(self, part: FilePart, data: bytes) -> None:
         """Raises InvalidValue for a file that is not of this checkpoint, or for an offset that does not continue what
         has arrived.
         """
-        name, end = part["name"], part["offset"] + len(data)
-        if name not in self._files:
-            raise wrong("name", f"a file of {self.name}", name)
+        name, end = self._here(part["name"]), part["offset"] + len(data)
+        if len(self._totals) > MOST_STORED:
+            raise wrong("name", f"at most {MOST_STORED} files", part["name"])
         if self._parts.versions.get(name) != part["identity"]:
             self._totals.pop(name, None)
             self._parts.expect({name: part["identity"]})
@@ -234,16 +265,16 @@ class Landing:
 
     def check(self, name: str, size: int, sha256: str) -> None:
         """Raises InvalidValue and discards the file if it differs from what the host reports to have sent."""
-        if name not in self._files:
-            raise wrong("files", f"files of {self.name}", name)
-        if not self._parts.verify(name, size, sha256):
+        if not self._parts.verify(self._here(name), size, sha256):
             raise InvalidValue(f"{name} as it arrived", "another checksum")
 
     def finish(self, names: Collection[str]) -> tuple[Path, ...]:
         """Renames the files to their final names, the index last, and writes `checkpoint` for TensorFlow if there is
         none.
         """
-        ordered = sorted(set(names), key=lambda name: (name.endswith(".index"), name))
+        if self.row.is_directory:
+            return self._finish_directory(names)
+        ordered = sorted(set(names), key=lambda name: (name.endswith(".index") or name == self.name, name))
         self._parts.move_into_place(ordered)
         if f"{self.name}.index" in ordered:  # `tf.train.latest_checkpoint` finds it by this file
             with suppress(FileExistsError), self._folder.new(state_file.STATE_FILE) as file:
@@ -253,6 +284,28 @@ class Landing:
         self._folder.settle()
         self._parts.clear()
         return tuple(self._folder.path / name for name in ordered)
+
+    def _finish_directory(self, names: Collection[str]) -> tuple[Path, ...]:
+        self._parts.move_directory_into_place(self.name, {_flat(name): name for name in sorted(set(names))})
+        if self.row.pointer is not None:  # the program finds it by this file
+            with suppress(FileExistsError), self._folder.new(self.row.pointer) as file:
+                file.write(self.name.encode())
+        self._folder.settle()
+        self._parts.clear()
+        return tuple(self._folder.path / self.name / name for name in sorted(set(names)))
+
+
+_OF_DIRECTORY = "="
+"""What the names of arriving files of a directory begin with: no name of the notes there does."""
+
+
+def _flat(path: str) -> str:
+    """One name for a path in a directory."""
+    return _OF_DIRECTORY + path.replace("%", "%25").replace("/", "%2F")
+
+
+def _path(name: str) -> str:
+    return name[len(_OF_DIRECTORY) :].replace("%2F", "/").replace("%25", "%")
 
 
 def not_written(directory: Path, error: OSError) -> DtctlError:

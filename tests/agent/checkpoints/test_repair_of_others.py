@@ -1,14 +1,17 @@
-"""Damaged checkpoints of other frameworks than TensorFlow: what is in the way of an older one is set aside."""
+"""Checkpoints of other frameworks than TensorFlow: damaged ones are set aside, and old ones are removed."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from dtctl.agent.checkpoints import reading
 from dtctl.agent.checkpoints.repair import loss, prepare_restore, repair_directory
+from dtctl.agent.host.budget import Budget
+from dtctl.agent.rooms.checkpoints.single import prune_directory
 from tests import checkpoint_files
 from tests.checkpoint_files import Files, torch_file, write
 
@@ -130,3 +133,44 @@ def test_no_link_in_place_of_a_directory_is_followed(tmp_path: Path) -> None:
     (out / "checkpoint-600").symlink_to(other / "checkpoint-600")
     assert repair_directory(str(out), verify_all=True) == []
     assert (other / "checkpoint-600").is_dir()
+
+
+def pruned(directory: Path, *, dry_run: bool = False) -> list[str]:
+    answer = prune_directory(str(directory), 1, dry_run, False, Budget(time.monotonic() + 60, 10_000))
+    assert answer["problem"] is None
+    assert answer["freed_bytes"] == sum(one["size_bytes"] for one in answer["removed"])
+    return [one["prefix"] for one in answer["removed"]]
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_the_older_one_of_a_series_is_removed(kind: str, tmp_path: Path) -> None:
+    saved(tmp_path, kind)
+    write(tmp_path, {"model.safetensors": checkpoint_files.safetensors_file(), "best.pt": torch_file()})
+    before = sorted(path for path in tmp_path.rglob("*"))
+    [removed] = pruned(tmp_path, dry_run=True)
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+    assert pruned(tmp_path) == [removed]
+    assert "500" in removed
+    assert [path for path in before if "500" not in str(path.relative_to(tmp_path))] == sorted(tmp_path.rglob("*"))
+    assert pruned(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["deepspeed", "lightning"])
+def test_one_that_a_file_names_or_a_link_leads_to_stays(kind: str, tmp_path: Path) -> None:
+    saved(tmp_path, kind)
+    if kind == "deepspeed":
+        (tmp_path / "latest").write_text("global_step500\n")
+        os.utime(tmp_path / "global_step500/mp_rank_00_model_states.pt", (1e9, 1e9))
+    else:
+        (tmp_path / "last.ckpt").symlink_to("epoch=1-step=500.ckpt")
+    assert pruned(tmp_path) == []
+
+
+def test_no_link_in_a_removed_directory_is_followed(tmp_path: Path) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    saved(out, "huggingface")
+    write(other, {"file": b"kept"})
+    (out / "checkpoint-500/link").symlink_to(other)
+    os.utime(out / "checkpoint-500/trainer_state.json", (1e9, 1e9))
+    assert pruned(out) == ["checkpoint-500"]
+    assert (other / "file").read_bytes() == b"kept"

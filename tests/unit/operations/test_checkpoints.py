@@ -20,6 +20,7 @@ from dtctl.errors import DtctlError
 from dtctl.operations.checkpoints import Checkpoints, Found, chosen, each_once, every, missing_elsewhere, named
 from dtctl.rooms.checkpoints.pull import Landing, pull
 from dtctl.rooms.checkpoints.upkeep import prune
+from tests.checkpoint_files import torch_file
 from tests.unit.conftest import Typed
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
@@ -384,3 +385,77 @@ def test_nothing_is_pruned_without_a_confirmed_list() -> None:
 
 def test_hosts_that_cannot_be_reached_are_shown_in_json(typed: Typed) -> None:
     hosts_are_unreachable_in_json(typed("checkpoints -o json"))
+
+
+class SendingFiles(Agents):
+    """A host sends these files, whatever it is asked for."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        super().__init__()
+        self.files = files
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        parts = [
+            {"type": "part", "name": name, "offset": 0, "total": len(data), "identity": "1", "payload": data}
+            for name, data in self.files.items()
+        ]
+        sent = [
+            {"name": name, "size": len(data), "sha256": sha256(data).hexdigest()} for name, data in self.files.items()
+        ]
+        return [*parts, {"type": "result", "run": "digits-1", "files": sent}]
+
+
+def arrived(tmp_path: Path, one: Found, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    here = tmp_path / "here"
+    pull(record(), FakeTransport(SendingFiles(files)), one, here, lambda progress: None)
+    return {str(path.relative_to(here)): path.read_bytes() for path in here.rglob("*") if path.is_file()}
+
+
+OUTSIDE = [
+    "../evil",
+    "/etc/evil",
+    "a/../../evil",
+    "a//b",
+    ".",
+    "..",
+    "a/",
+    "",
+    "a\\b",
+    "a\nb",
+    "/".join("abcdefgh"),
+    "x" * 201,
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_a_directory_holds_only_what_is_in_it(tmp_path: Path, path: str) -> None:
+    with pytest.raises(DtctlError, match="sent an invalid `part`"):
+        arrived(tmp_path, whole("checkpoint-5", "huggingface", 1), {path: b"evil"})
+    assert [one.name for one in (tmp_path / "here").iterdir()] == [".checkpoint-5.part"]
+    assert [one.name for one in tmp_path.iterdir()] == ["here"]
+
+
+def test_a_directory_arrives_as_a_whole_with_the_file_that_names_it(tmp_path: Path) -> None:
+    files = {"mp_rank_00_model_states.pt": b"1", "a/b%2Fc/arrived": b"2", "placing": b"3"}
+    one = whole("run/global_step5", "deepspeed", 1)
+    in_place = {f"global_step5/{name}": content for name, content in files.items()}
+    assert arrived(tmp_path, one, files) == {**in_place, "latest": b"global_step5"}
+
+
+def test_a_directory_of_any_number_of_files_is_not_taken(tmp_path: Path) -> None:
+    with pytest.raises(DtctlError, match="sent an invalid `part`"):
+        arrived(tmp_path, whole("checkpoint-5", "huggingface", 1), {str(number): b"" for number in range(1005)})
+
+
+@pytest.mark.parametrize("name", ["x.py", ".x.pt", "checkpoint-5"])
+def test_a_file_is_called_as_its_format_calls_it(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DtctlError, match="is not a name that"):
+        arrived(tmp_path, whole(f"run/{name}", "torch", 1), {name: b"x"})
+
+
+def test_a_file_that_only_has_the_name_of_a_checkpoint_does_not_arrive(tmp_path: Path) -> None:
+    with pytest.raises(DtctlError, match="it is no checkpoint of PyTorch"):
+        arrived(tmp_path, whole("evil.pth", "torch", 1), {"evil.pth": b"import os"})
+    assert [one.name for one in (tmp_path / "here").iterdir()] == [".evil.pth.part"]
+    content = torch_file()
+    assert arrived(tmp_path, whole("good.pth", "torch", 1), {"good.pth": content})["good.pth"] == content

@@ -136,7 +136,7 @@ class FetchRequest(CheckpointRequest):
 
     of: CheckpointPath
     files: AtMost[List[AtMost[str, 300]], MOST_STORED]
-    """The files to send, if they exist, in this order."""
+    """The files to send, if they exist, in this order; of a directory all of its files, by their paths in it."""
     have: Default[AtMost[List[Had], 1100], []]
     """The parts of them that were received before."""
 
@@ -168,6 +168,18 @@ class PartWord(Record):
 
     name: AtMost[str, 300]
     offset: Count
+
+
+_IN_DIRECTORY = re.compile(r"[^\x00-\x1f\x7f/\\]{1,200}")
+_MOST_DEPTH = 7
+_LONGEST_PATH = 200
+
+
+def is_path_inside(path: str) -> bool:
+    """Whether this is the path of a file in a checkpoint that is a directory, and leads nowhere else."""
+    parts = path.split("/")
+    fits = all(part not in (".", "..") and _IN_DIRECTORY.fullmatch(part) for part in parts)
+    return fits and path.isprintable() and len(parts) <= _MOST_DEPTH and len(path.encode()) <= _LONGEST_PATH
 
 
 _SHARD = r"\.data-[0-9]{5}-of-[0-9]{5}"

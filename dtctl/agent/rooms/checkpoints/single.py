@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
-from ...checkpoints import formats, reading, state_file, verifying
+from ...checkpoints import formats, reading, verifying
 from ...checkpoints.reading import MOST_NAMES
 from ...checkpoints.repair import OpenDirectory
 from ...host import files
-from ...host.budget import Budget
+from ...host.budget import Budget, Spent
 from ...host.errors import Refused
-from ...records.checkpoints import Checkpoint
+from ...records.checkpoints import MOST_STORED, Checkpoint
 from ...records.values import brief
 from .records import (
     CheckpointPath,
@@ -29,6 +29,7 @@ from .records import (
     Verified,
     VerifyRequest,
     is_part,
+    is_path_inside,
 )
 
 TYPE_CHECKING = False
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 PART_BYTES = 1 << 20
 PRUNE_LIMIT_S = 600.0
+LIST_LIMIT_S = 30.0
 
 
 class _Time(Budget):
@@ -81,9 +83,7 @@ def _verified(run: Owner, wanted: CheckpointPath, budget: Budget) -> Verified:
 
 def fetch(run: Owner, request: FetchRequest, put: Send) -> List[FileSent]:
     path = _path(run, request["of"])
-    if os.path.isdir(path):
-        raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
-    return send_files(path, request, put)
+    return send_directory(path, request, put) if os.path.isdir(path) else send_files(path, request, put)
 
 
 def prune(run: Owner, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
@@ -109,15 +109,45 @@ def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
     """Sends files, in the order of the request. `path`: the checkpoint's. Raises Refused if a file changes."""
     had = {one["name"]: one for one in request["have"]}
     place, name = os.path.split(path)
+    row = formats.of(path)
+    beside = row.companions(name)
     for file in request["files"]:
-        if file != name and not is_part(name, file):
+        if file != name and file not in beside and not (row is formats.TENSORFLOW and is_part(name, file)):
             raise Refused("bad_request", "%s is no file of %s" % (ascii(file)[:200], ascii(name)[:200]))
     there = [file for file in request["files"] if os.path.lexists(os.path.join(place, file))]
-    return [_send(os.path.join(place, one), one, had, put) for one in there]
+    return [_send(place, one, had, put) for one in there]
 
 
-def _send(path: str, name: str, had: Mapping[str, Had], put: Send) -> FileSent:
-    with files.opened(path) as file:
+def send_directory(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
+    """Sends all files of a checkpoint that is a directory. Raises Refused if it is none, or one changes."""
+    row = formats.of(path)
+    if row.kind == "orbax":
+        raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
+    if not isinstance(row, formats.DirectoryFormat):
+        raise Refused("bad_request", "%s is no directory of a checkpoint" % ascii(path)[:200])
+    budget = Budget(time.monotonic() + LIST_LIMIT_S, reading.MOST_NAMES)
+    try:
+        found = row.files(path, budget)
+    except Spent as spent:
+        raise Refused("bad_request", "%s cannot be listed: %s" % (ascii(path)[:200], spent)) from None
+    odd = next((name for name in found if not is_path_inside(name)), None)
+    if odd is not None or len(found) > MOST_STORED:
+        why = "has %d files" % len(found) if odd is None else "has a file %s" % ascii(odd)[:200]
+        raise Refused("bad_request", "%s %s, and is not sent" % (ascii(path)[:200], why))
+    had = {one["name"]: one for one in request["have"]}
+    return [_send(path, name, had, put) for name in found]
+
+
+def _send(place: str, name: str, had: Mapping[str, Had], put: Send) -> FileSent:
+    """Links of other users on the way are not followed: they may have taken a directory's place since."""
+    path, (below, _, last) = os.path.join(place, name), name.rpartition("/")
+    with ExitStack() as stack:
+        at = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, at)
+        for step in below.split("/") if below else ():
+            at = files.directory(step, at)
+            stack.callback(os.close, at)
+        file = stack.enter_context(files.opened(last, at=at))
         found = os.fstat(file)
         identity = "%d-%d-%d" % (found.st_ino, found.st_size, found.st_mtime_ns)
         before = had.get(name)
@@ -155,7 +185,8 @@ def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget
     }
 
     def is_damaged(one: Checkpoint) -> bool:
-        return bool(verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems)
+        row = formats.BY_KIND[one["kind"]]
+        return bool(verifying.verify_format(os.path.join(directory, one["prefix"]), row, budget).problems)
 
     for below, kept, removed in verifying.divide(report, keep, is_damaged):
         answer["kept"] += kept
@@ -168,16 +199,20 @@ def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget
 
 
 def _remove(place: OpenDirectory, removed: List[Checkpoint], answer: Pruned, dry_run: bool, live: bool) -> None:
-    state = place.state()
+    named = {place.pointed(formats.BY_KIND[kind]) for kind in {one["kind"] for one in removed}}
+    named |= place.linked()
     going: List[Checkpoint] = []
     for one in removed:
-        named = state_file.restored_name(state) == os.path.basename(one["prefix"])
-        (answer["kept"] if named else going).append(one)
-    if not dry_run and not live and going:
-        place.rename_in_state({name: name for name in (os.path.basename(one["prefix"]) for one in going)})
+        (answer["kept"] if os.path.basename(one["prefix"]) in named else going).append(one)
+    ours = [os.path.basename(one["prefix"]) for one in going if one["kind"] == "tensorflow"]
+    if not dry_run and not live and ours:
+        place.rename_in_state({name: name for name in ours})
     with os.scandir(place.descriptor) as listed:
         names = [entry.name for _, entry in zip(range(MOST_NAMES), listed)]
     for one in going:
+        if one["kind"] != "tensorflow":
+            _remove_other(place, one, answer, dry_run)
+            continue
         own = [name for name in names if reading.belongs(name, os.path.basename(one["prefix"]))]
         own.sort(key=lambda name: not name.endswith(".index"))  # the file that makes it a checkpoint comes first
         for name in own:
@@ -187,3 +222,16 @@ def _remove(place: OpenDirectory, removed: List[Checkpoint], answer: Pruned, dry
                 with suppress(FileNotFoundError):  # its trainer has removed it
                     os.unlink(name, dir_fd=place.descriptor)
         answer["removed"].append(one)
+
+
+def _remove_other(place: OpenDirectory, one: Checkpoint, answer: Pruned, dry_run: bool) -> None:
+    """Removes a checkpoint that is one file, with what is beside it alone, or one directory."""
+    row, name = formats.BY_KIND[one["kind"]], os.path.basename(one["prefix"])
+    if not dry_run:
+        with suppress(FileNotFoundError):  # its trainer has removed it
+            if row.is_directory:
+                place.remove_tree(name)
+            else:
+                os.unlink(name, dir_fd=place.descriptor)
+    answer["freed_bytes"] += one["size_bytes"]
+    answer["removed"].append(one)

@@ -20,6 +20,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import time
 from contextlib import suppress
 
@@ -281,6 +282,40 @@ class Parts:
             if times is not None:
                 os.utime(name, (times, times), dir_fd=self._at)
             os.rename(name, name, src_dir_fd=self._at, dst_dir_fd=self._place)
+
+    def move_directory_into_place(self, name: str, paths: Mapping[str, str]) -> None:
+        """Gives a checkpoint that is a directory its name, when all of its files are in it.
+
+        `paths`: the name of each file here -> its path in that directory. Raises FileExistsError.
+        """
+        self._refuse_taken(name)
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=self._at)
+        top = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._at)
+        try:
+            for file, path in paths.items():
+                above = path.rpartition("/")[0]
+                for depth in range(above.count("/") + 1 if above else 0):
+                    with suppress(FileExistsError):
+                        os.mkdir("/".join(above.split("/")[: depth + 1]), 0o700, dir_fd=top)
+                os.rename(file, path, src_dir_fd=self._at, dst_dir_fd=top)
+            os.fsync(top)
+        finally:
+            os.close(top)
+        self._refuse_taken(name)
+        os.rename(name, name, src_dir_fd=self._at, dst_dir_fd=self._place)
+
+    def take_directory_back(self, name: str, flat: Callable[[str], str]) -> None:
+        """The last steps of an earlier attempt were cut short: its files get their names here again."""
+        found = find(name, self._at)
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            return
+        place = os.path.join("/proc/self/fd/%d" % self._at, name)
+        for above, _, names in os.walk(place, topdown=False):
+            for one in names:
+                path = os.path.relpath(os.path.join(above, one), place)
+                os.rename(os.path.join(name, path), flat(path), src_dir_fd=self._at, dst_dir_fd=self._at)
+            os.rmdir(above)
 
     def _refuse_taken(self, name: str) -> None:
         if find(name, self._place) is not None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.checkpoints import formats, reading, verifying
+from dtctl.agent.checkpoints import formats, reading, torch_files, verifying
 from dtctl.agent.checkpoints.torch_files import step_in
 from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
@@ -192,6 +192,17 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     for one in found["all"]:
         assert verified(out, one).problems == []
     assert not mark.exists()
+
+
+def test_an_archive_that_was_saved_without_checksums_is_not_called_damaged(tmp_path: Path) -> None:
+    """PyTorch writes zeros in their places (torch.serialization.set_crc32_options)."""
+    content, at = bytearray(torch_file()), 0
+    while (at := content.find(b"PK\1\2", at)) >= 0:
+        content[at + 16 : at + 20] = bytes(4)
+        at += 4
+    write(tmp_path, {"model.pt": bytes(content)})
+    verdict = verified(tmp_path, only(tmp_path))
+    assert (verdict.problems, verdict.unread) == ([], torch_files.NO_CHECKSUMS)
 
 
 NAMES = ["model.pt", "last.ckpt", "model.safetensors", "net-0001.params"]

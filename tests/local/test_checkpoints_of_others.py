@@ -1,0 +1,83 @@
+"""`dtctl checkpoints` on what PyTorch, Hugging Face, Lightning, DeepSpeed, accelerate and MXNet save."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoint_files import WHOLE, trainer, write
+from tests.desk import Desk
+from tests.local.test_checkpoints import CLUSTER
+
+HOSTS = "hosts:\n  node-1: {transport: local}\n"
+
+
+@pytest.fixture
+def saved(home: Desk) -> Path:
+    """The directory of the checkpoints of a cluster before its first run."""
+    text = CLUSTER.replace("OUT", "out").replace("node-[1-2]", "node-1")
+    home.write_cluster(text + "dirs: {{output: saved}}\n", hosts=HOSTS)
+    return home.home / "dtctl" / home.name / "saved"
+
+
+def files_below(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_of_each_format_is_listed_verified_and_pulled(name: str, home: Desk, saved: Path) -> None:
+    files, kind, prefix, step = WHOLE[name]
+    write(saved, files)
+    [place] = json.loads(home.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+    [one] = place["all"]
+    assert (one["prefix"], one["kind"], one["step"], one["complete"]) == (prefix, kind, step, True)
+    verified = home.dtctl("checkpoints", "verify")
+    assert ": sound, " in verified or ": not all read, " in verified
+    home.dtctl("checkpoints", "pull", "here")
+    assert files_below(home.project / "here") == dict(files)
+    refused = home.run("checkpoints", "pull", "here")
+    assert (refused.returncode, "already exists" in refused.stderr) == (1, True)
+    assert files_below(home.project / "here") == dict(files)
+
+
+def test_one_that_was_cut_off_is_named_and_the_older_one_is_pulled(home: Desk, saved: Path) -> None:
+    write(saved, trainer(400))
+    os.utime(saved / "checkpoint-400/trainer_state.json", (1e9, 1e9))
+    write(saved, trainer(500))
+    os.truncate(saved / "checkpoint-500/model.safetensors", 40)
+    assert "incomplete: model.safetensors: it is cut short" in home.dtctl("checkpoints")
+    assert "damaged" in home.dtctl("checkpoints", "verify", "500", code=1)
+    home.dtctl("checkpoints", "pull", "here")
+    assert files_below(home.project / "here") == dict(trainer(400))
+
+
+def test_a_pull_that_was_cut_short_brings_the_rest(home: Desk, saved: Path) -> None:
+    """What an interrupted pull leaves: files under flat names, or, at its very end, in their directory."""
+    write(saved, trainer(500))
+    home.dtctl("checkpoints", "pull", "whole")
+    parts = home.project / "here/.checkpoint-500.part"
+    identities = {}
+    for path in sorted((saved / "checkpoint-500").iterdir()):
+        status = path.stat()
+        identities[f"={path.name}"] = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+    (parts / "checkpoint-500").mkdir(parents=True)
+    parts.chmod(0o700)
+    (parts / "arrived").write_text(json.dumps(identities))
+    (parts / "=config.json").write_bytes(b"{}")
+    moved = (saved / "checkpoint-500/model.safetensors").read_bytes()
+    (parts / "checkpoint-500/model.safetensors").write_bytes(moved)
+    said = home.run("checkpoints", "pull", "here").stderr
+    assert "of it had arrived before" in said
+    assert files_below(home.project / "here") == dict(trainer(500))
+
+
+def test_old_ones_are_removed(home: Desk, saved: Path) -> None:
+    for number, step in enumerate((300, 400, 500)):
+        write(saved, trainer(step))
+        at = 1e9 + number
+        os.utime(saved / f"checkpoint-{step}/trainer_state.json", (at, at))
+    assert "2 removed" in home.dtctl("checkpoints", "prune", "--keep", "1", "-y")
+    assert [path.name for path in saved.iterdir()] == ["checkpoint-500"]
