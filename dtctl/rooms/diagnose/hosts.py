@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.vitals import is_full
 from dtctl.agent.run import hangs
 from dtctl.model import TaskState, grouped
@@ -39,15 +38,6 @@ def behind(facts: Facts) -> Iterator[Match]:
             others = [other for name, other in ages.items() if name != task.id]
             if age >= max(SILENT_S, BEHIND * median(others)):
                 yield Match.of(task, silent_s=age, others_s=median(others), **shortages(facts, task.host))
-
-
-def bad(facts: Facts) -> Iterator[Match]:
-    """Hosts that the last failures of the run were all on."""
-    coordination = facts.status.coordination
-    for alert in coordination.view["alerts"] if coordination is not None else ():
-        if alert["topic"] == "bad_host" and alert["host"] is not None:
-            host = alert["host"]
-            yield Match(tuple(task.id for task in facts.on(host)), (host,), {"reason": sentence(why_of(alert))})
 
 
 def silent(facts: Facts) -> Iterator[Match]:

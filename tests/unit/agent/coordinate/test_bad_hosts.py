@@ -59,7 +59,7 @@ def test_the_host_of_three_failures_in_a_row_is_left_out_and_the_others_train() 
     assert world.attempts == {task: 3 if task == "worker:2" else 1 for task in PLACES}
 
 
-def test_it_takes_part_again_when_a_person_undrains_it_and_earlier_failures_do_not_count() -> None:
+def test_undrained_host_takes_part_again_and_earlier_failures_do_not_count() -> None:
     world = world_of("async-ps", PLACES, {"repeat": 0})
     for _ in range(3):
         fail(world, "worker:2")
