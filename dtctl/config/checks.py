@@ -460,6 +460,9 @@ def check_recovery(content: ClusterFile, findings: Findings) -> None:
         summary = f"recovery.permanent has {both[0]}, which recovery.retry has too"
         findings.add(("recovery", "permanent"), summary, "an exit code is tried again, or it is not")
     _check_replace(content, findings)
+    if said.bad_host and said.mode == "never" and ("recovery", "bad_host") not in findings:
+        summary = f"recovery.bad_host is {said.bad_host}, but recovery.mode is never"
+        findings.add(("recovery", "bad_host"), summary, "leave out one of them")
 
 
 def check_min_workers(cluster: Cluster, findings: Findings) -> None:

@@ -78,6 +78,9 @@ class Recovery(Section):
     replace_s: v.ReplaceTime = key(None, "10m", later=True)
     """how long a host may be out of touch before one of `spares` takes its tasks; shortly before that it stops them by
     itself. `auto`: 5 min, or as long as `grace` needs; `never`: `dtctl replace` does it"""
+    bad_host: v.Count = key(0, "3", later=True)
+    """leave a host out when so many failures in a row were all on it, and none on another host: until `dtctl undrain`.
+    Tasks that restart together then train without it if `min_workers` allows that; `0`: never"""
     reboot: RebootRule = key("auto", "never")
     """`auto`: the agents of a host that has been restarted come back by themselves where the host allows it (systemd
     user units or `@reboot` of cron); `never`: with the next command that asks for them"""
@@ -120,7 +123,7 @@ class Hook(Section):
     """The name of the section."""
     on: v.HookEvents = key(("succeeded", "failed"), "[failed, stalled]")
     """its events: the run has `succeeded`, has `failed` or was `stopped`; a task `stalled`, was lost and is
-    `restarting`, or has `recovered`"""
+    `restarting`, or has `recovered`; failures are those of one `bad_host`"""
     post: v.Url | None = key(None, "${SLACK_URL}")
     """an address to which the coordinator posts JSON, whose `text` services such as Slack show; it needs no
     controller"""

@@ -14,7 +14,7 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import goes_on_without, may_scale, out_beyond
 from dtctl.dataclass import dataclass
-from dtctl.errors import DtctlError, TransportError, UsageError, did_you_mean
+from dtctl.errors import AgentError, DtctlError, TransportError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId
 from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import check_part, check_tasks
@@ -83,7 +83,14 @@ def undrain(
     def wanted(asked: RunRecord) -> Request[records.RestartResult]:
         return request_to_release(asked, by, drained=host)
 
-    replies = _ask(record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before)
+    try:
+        replies = _ask(
+            record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before
+        )
+    except AgentError as error:
+        if error.code != "run_ended" or not _ask_directly(record, transport, wanted(record), host, {})[0]:
+            raise
+        return RestartResult((), excused=True)
     tasks = statuses(replies.record, tuple(replies.record.roster), list(replies.answers.values()))
     away = {other: why_unreached(other, replies.view) for other in replies.unreached}
     return RestartResult(tasks, {**replies.errors, **away}, replies.away)

@@ -26,6 +26,8 @@ class RestartResult:
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     away: CoordinatorUnreachable | None = None
     """Why every host was asked directly."""
+    excused: bool = False
+    """The run has ended: the host takes part in the next one again."""
 
 
 def restart(

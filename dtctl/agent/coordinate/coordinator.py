@@ -269,6 +269,7 @@ class Coordinator:
         elif request["kind"] == "drain":
             self._draining.drain(host, how, now)
         else:
+            self.view.hosts[host]["excused"] = self.wall
             self._draining.undrain(host, request["by"])
 
     def end_superseded(self, now: float) -> None:
@@ -381,6 +382,8 @@ class Coordinator:
             self._stop_everything(end, now)
 
     def _judge(self, now: float, wall: float) -> None:
+        if self.may_start:
+            self._draining.leave_out_bad(now, wall)  # first: the last failure there may have been the end of the run
         facts = self.view.facts()
         end = outcome.decided(facts)
         if end is not None and end.kind == "Failed" and self._recovery.awaits_cause(end.cause or "", now):

@@ -14,16 +14,17 @@ from ..records.kinds import made
 from ..records.reasons import Fact, because, fact, why_of
 from ..records.run_state import How
 from ..records.spec import job_of, trainers_of
-from ..run import drains, gang
+from ..records.whole_run import MOST_BAD_HOSTS
+from ..run import bad_hosts, drains, gang
 from ..run.outcome import Judgement
 from .lifecycle import END_LIMIT_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Collection, Dict, List, Mapping, Optional
+    from typing import Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
     from ..records.run_state import Hold, Release
-    from ..records.whole_run import GoneHost
+    from ..records.whole_run import BadHost, GoneHost
     from .contacts import Contacts
     from .view import View
 
@@ -145,6 +146,45 @@ class Draining:
             if self.may_leave_out(host):
                 self._leave_out(host, silent_s, now)
 
+    def leave_out_bad(self, now: float, wall: float) -> None:
+        """Lets the others train without a host that the last failures were all on, or warns that they cannot."""
+        view, found, out = self._view, self._bad_host(), drains.holders(self._view.intents)
+        for known in view.data["bad_hosts"]:
+            if known["host"] not in out and (found is None or found[0] != known["host"]):
+                view.replace_alert("bad_host", None, known["host"])
+        if found is None or found[0] in out:
+            return
+        host, count = found
+        held = [task for task in gang.out_with(view.spec, host, view.intents) if view.roster[task]["host"] == host]
+        left_out = self._may_lose(host)
+        kind = drains.BAD_HOST if left_out else "bad_host_needed"
+        why = fact(kind, host=host, tasks=held, count=count)
+        if not view.replace_alert("bad_host", why, host):
+            return
+        if not any(one["host"] == host and one["left_out"] == left_out for one in view.data["bad_hosts"]):
+            one: BadHost = {"host": host, "since": wall, "left_out": left_out, **because([why])}
+            view.data["bad_hosts"] = [*view.data["bad_hosts"], one][-MOST_BAD_HOSTS:]
+        self._record("decision", [why])
+        if left_out:
+            self._hold_host(host, drains.of_host(drains.BAD_HOST, host, "coordinator", why), now)
+
+    def _bad_host(self) -> Optional[Tuple[str, int]]:
+        """The host that is to blame for the last failures, and how many they are."""
+        view, limit = self._view, self._view.recovery["bad_host"]
+        others = {view.roster[task]["host"] for task in view.trainers} if limit else set()
+        if len(others) < 2:
+            return None
+        histories = {task: (view.roster[task]["host"], view.entry(task)["history"]) for task in view.present}
+        excused = {host: known["excused"] or 0.0 for host, known in view.hosts.items()}
+        return bad_hosts.bad_host(bad_hosts.failures(histories, view.recovery, excused), limit)
+
+    def _may_lose(self, host: str) -> bool:
+        """Whether the others train without this host; tasks that train together only as the user allows it."""
+        view = self._view
+        if any(drains.needs_the_run(view.roster[task], view.spec["strategy"]) for task in view.tasks_on(host)):
+            return self.may_leave_out(host)
+        return gang.may_lack(view.spec, gang.out_with(view.spec, host, view.intents))
+
     def _gone(self, now: float) -> Dict[str, float]:
         """Hosts that were unreachable for `host_timeout_s` and are not left out yet, and for how long each was."""
         view, limit_s = self._view, self._view.recovery["host_timeout_s"]
@@ -167,11 +207,13 @@ class Draining:
         trains = trainers_of(view.roster.values(), view.lead)
         count = sum(task not in gone for task in trains)
         why = fact(drains.LEFT_OUT, host=host, tasks=held, seconds=silent_s, count=count, of=len(trains))
-        hold = drains.of_host(drains.LEFT_OUT, host, "coordinator", why)
         view.replace_alert("left_out", why, host)
         self._record("decision", [why])
+        self._hold_host(host, drains.of_host(drains.LEFT_OUT, host, "coordinator", why), now)
+
+    def _hold_host(self, host: str, hold: Hold, now: float) -> None:
         how = made(How, by="coordinator", grace_s=None, **because([]))
-        self._hold(self._held({**drains.holders(view.intents), host: hold}), how, now)
+        self._hold(self._held({**drains.holders(self._view.intents), host: hold}), how, now)
 
     def _take_back(self, now: float) -> None:
         """Lets hosts take part again that were left out, and have been connected for a while."""
@@ -236,7 +278,8 @@ class Draining:
                 if view.intents[task]["holds"] != holds:
                     view.wanted([task], holds=holds, **because(why))
             elif not (waits and view.roster[task]["serves"]):
-                fields = drains.hold(view.intents[task], view.entry(task), gang=view.roster[task]["scope"] == "gang")
+                is_gang, is_bad = view.roster[task]["scope"] == "gang", drains.is_bad(holds)
+                fields = drains.hold(view.intents[task], view.entry(task), gang=is_gang, failed=is_bad)
                 released = None if holds else {"host": None, "together": True}
                 how_held = {"holds": holds, "released": released, "grace_s": how["grace_s"], "by": how["by"]}
                 view.wanted([task], **fields, **how_held, **because(why))
@@ -251,7 +294,7 @@ class Draining:
             trains = trainers_of(view.roster.values(), view.lead)
             count = len(trains) - len(view.left_out())
             self._record("decision", [fact(drains.RESIZED), fact("sized", count=count, of=len(trains))])
-        elif first[0]["kind"] != drains.LEFT_OUT:
+        elif first[0]["kind"] not in (drains.LEFT_OUT, drains.BAD_HOST):
             self._record("decision", [*why, fact("holds", tasks=going)])
 
     def _servers_wait(self, held: List[str], how: How, now: float) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..records.kinds import made
 from ..records.reasons import Fact, because, fact, said, why_of
 from ..records.values import FINAL
-from ..records.whole_run import is_open
+from ..records.whole_run import Collateral, is_open
 from ..run import policy, run_events
 from ..run.cause import names_damaged_file
 from ..run.hangs import HANGS
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..records.answers import Checkpoint
     from ..records.run_state import Entry, Past, Repaired
     from ..records.values import Loss, Repair, Scope
-    from ..records.whole_run import Collateral, Incident
+    from ..records.whole_run import Incident
     from .view import LostAttempt, View
 
     Cause = Tuple[float, str]
@@ -236,7 +237,8 @@ class Recovery:
         is_held = self._view.intents[task]["want"] == "hold"
         if known is not None and known["begun"] is None and not known["own"] and is_held:
             damaged_file = names_damaged_file(ending["cause"])
-            known["collateral"].append({"task": task, "damaged_file": damaged_file, **because(why)})
+            fields = {"task": task, "damaged_file": damaged_file, "cause": ending["cause"], **because(why)}
+            known["collateral"].append(made(Collateral, **fields))
             return self._given_up(task, known["loss"], ending, why, known)
         if self._view.state(task) == "failed" or self._view.intents[task]["want"] in ("stop", "finish"):
             return None  # the outcome judges it
@@ -448,8 +450,8 @@ def _is_of_all(scope: Scope, loss: Loss) -> bool:
 def _own_cause(one: Incident) -> str:
     """The cause that says most of the program: not that of a task which has only lost a peer, if there is another."""
     losses: List[Union[Incident, Collateral]] = [one, *one["collateral"]]
-    causes = [str(each["text"]) for loss in losses for each in why_of(loss) if each["kind"] == "cause"]
-    return next((cause for cause in causes if not policy.lost_peer(cause)), causes[0] if causes else "")
+    causes = [loss["cause"] for loss in losses]
+    return next((cause for cause in causes if cause and not policy.lost_peer(cause)), one["cause"])
 
 
 def _lost_peer(one: Tuple[str, Past]) -> bool:

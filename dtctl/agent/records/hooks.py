@@ -5,18 +5,20 @@ import re
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, also
 from .values import MOST_TASKS, Line, Name, Reason, Seconds
-from .whole_run import MOST_INCIDENTS
+from .whole_run import MOST_BAD_HOSTS, MOST_INCIDENTS
 
-EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
+EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled", "bad_host")
 """The events of which a hook can be notified."""
 
-RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered", "stalled"]
+RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered", "stalled", "bad_host"]
 
 _HIDDEN = Unshown("one that is not shown here")
 
 MOST_HOOKS = 20
-MOST_DELIVERED = 2 * (MOST_TASKS + MOST_INCIDENTS) + 1
-"""The most events of a run: a loss and its recovery for each incident that its coordinator knows, and the end."""
+MOST_DELIVERED = 2 * (MOST_TASKS + MOST_INCIDENTS) + MOST_BAD_HOSTS + 1
+"""The most events of a run: a loss and its recovery for each incident that its coordinator knows, hosts to which it
+attributes failures, and the end.
+"""
 MOST_BYTES = 24 * 1024
 """The largest size of an address with its headers, which a sender is given at once."""
 

@@ -130,6 +130,10 @@ SENTENCES = {
     "scaled_down": "%(task)s is not needed: %(text)s is scaled to %(count)d by %(by)s",
     "scaled_up": "scaled up by %(by)s",
     "left_out": "%(tasks)s left out: %(host)s has been unreachable for %(span)s; %(count)d of %(of)d workers train",
+    "bad_host": "%(tasks)s left out: the last %(count)d failures of the run were all on %(host)s"
+    " (dtctl undrain %(host)s lets it take part again)",
+    "bad_host_needed": "the last %(count)d failures of the run were all on %(host)s, and it cannot continue without it"
+    " (dtctl replace %(host)s moves its tasks)",
     "resized": "all tasks that train restart because their number changes",
     "sized": ": %(count)d of %(of)d workers train",
     "ending": "ending",
@@ -280,7 +284,7 @@ def fields_of(kind: str) -> "List[str]":
     return sorted({name for name in named if name is not None})
 
 
-HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
+HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone", "bad_host")
 """Kinds for which a task is held until a person, or its host, starts it again."""
 
 

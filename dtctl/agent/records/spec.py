@@ -185,6 +185,8 @@ class RecoverySpec(Record):
     reboot: Default[OneOf["auto", "never"], "auto"]
     replace_s: Default[Optional[Seconds], None]
     """A host that is unreachable for this long is replaced by a spare; null: never."""
+    bad_host: Default[Count, 0]
+    """A host is left out when so many failures in a row were on it; 0: never."""
 
 
 MOST_SLOTS = 4096

@@ -68,6 +68,7 @@ MOST_HOSTS = 4096
 MOST_INCIDENTS = 200
 """The most incidents that are over; of more the oldest are forgotten. Those that are open decide, and all are kept."""
 MOST_CONDITIONS = 200
+MOST_BAD_HOSTS = 200
 MOST_WARNINGS = 100
 """The most warnings without a topic; of more the oldest are forgotten."""
 MOST_ALERTS = 4 * MOST_HOSTS
@@ -117,6 +118,8 @@ class Contact(Record):
     """Whether the run was started without it and it has not joined since."""
     drained: Default[Optional[By], None]
     """Who drained it while it had no task: it replaces no host. A drain of a host with tasks is in their intents."""
+    excused: Default[Optional[Epoch], None]
+    """Failures there do not count against it if they were before this time, when a person undrained it."""
     silent_s: Default[Optional[Seconds], None]
     """How long it was away when hosts were replaced: a restarted coordinator continues the count from it once."""
     state: Default[Optional[State], None]
@@ -137,12 +140,23 @@ class Alert(Because):
     """The host that it is about."""
 
 
+class BadHost(Because):
+    """A host that the last failures were all on."""
+
+    host: Name
+    since: Epoch
+    left_out: bool
+    """Whether the run continues without it."""
+
+
 class Collateral(Because):
     """A task whose failure followed from another's."""
 
     task: TaskName
     damaged_file: Default[bool, False]
     """Whether it could not read a file: the checkpoint that it restored may be damaged."""
+    cause: Default[Reason, ""]
+    """The cause of its end, by its log."""
 
 
 class Incident(Because):
@@ -227,6 +241,8 @@ class RunView(Record):
     """Task -> its last attempt whose end was judged."""
     account: Default[Optional[Account], None]
     """How its time was spent; null in a run that was started by a build without accounts."""
+    bad_hosts: Default[AtMost[List[BadHost], MOST_BAD_HOSTS], []]
+    """Those that were found, in the order of time; of more the oldest are forgotten."""
     moved: Default[Moved, {}]
     leased: Default[bool, True]
     """Whether its coordinator had its lease: otherwise another one may have been elected, which knows more."""

@@ -6,6 +6,9 @@ Only the coordinator knows whether a host without a task is drained.
 from __future__ import annotations
 
 from ..host.errors import Refused
+from ..records.answers import RestartResult
+from ..records.kinds import made
+from ..records.spec import inventory_of
 from ..run import drains, gang
 from . import run_handles, runs, stop
 from .run_handles import NotTaken, RunHandle, WholeRun
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from typing import List, Set
 
     from ..conversation import Conversation
-    from ..records.answers import RestartResult, StopResult
+    from ..records.answers import StopResult
     from ..records.requests import DrainRequest, UndrainRequest
 
 
@@ -65,6 +68,10 @@ class Held:
 def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:
     """Releases tasks; returns when they run again, or wait for a host that is away, or for the end of another drain."""
     run = runs.need(talk, request)
+    host = run.spec["host"]
+    if request["drained"] == host and not run.live() and drains.is_left_out_as_bad(host, run.intent()["tasks"]):
+        run.note(lambda intent: drains.excuse(intent["tasks"]))
+        return made(RestartResult, run=run.id, tasks={}, inventory=inventory_of(run.spec))
     handle = run_handles.reached(talk, run)
     try:
         return _undrain(talk, run, handle, request)

@@ -131,6 +131,10 @@ class Run:
         self.supervise()
         return serial
 
+    def note(self, change: Callable[[IntentFile], None]) -> None:
+        """Writes a changed intent of a run that has ended here: nobody needs to act on it."""
+        self._write(change)
+
     def _write(self, change: Callable[[IntentFile], None]) -> int:
         with self.files.intent_lock():
             intent = self.intent()

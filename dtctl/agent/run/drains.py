@@ -32,7 +32,10 @@ LEFT_OUT: HoldKind = "left_out"
 DRAINED_ALONE: HoldKind = "drained_alone"
 """The hold of a drained host without which the others continue (`min_workers`)."""
 
-ALONE = (SCALED_DOWN, LEFT_OUT, DRAINED_ALONE)
+BAD_HOST: HoldKind = "bad_host"
+"""The hold of a host that was left out because tasks have failed on it again and again (bad_hosts.py)."""
+
+ALONE = (SCALED_DOWN, LEFT_OUT, DRAINED_ALONE, BAD_HOST)
 """Kinds that hold no other task, even if all train together: the others restart without them (gang.py)."""
 
 UNDRAINED = "undrained"
@@ -55,6 +58,22 @@ def is_drained(intent: Intent) -> bool:
     return intent["want"] == "hold" and bool(intent["holds"])
 
 
+def is_bad(holds: Iterable[Hold]) -> bool:
+    """Whether its own host is to blame for the failures of a task with these holds."""
+    return any(one["kind"] == BAD_HOST for one in holds)
+
+
+def is_left_out_as_bad(host: str, own: Mapping[str, Intent]) -> bool:
+    """Whether the run leaves this host out for the failures on it, by the intents of its tasks; also after its end."""
+    return any(is_bad([one]) and one["holder"] == host for intent in own.values() for one in intent["holds"])
+
+
+def excuse(own: Mapping[str, Intent]) -> None:
+    """Ends these holds in a run that has ended: `up` asks for no more than that."""
+    for intent in own.values():
+        intent["holds"] = [one for one in intent["holds"] if one["kind"] != BAD_HOST]
+
+
 def is_returning(intent: Intent) -> bool:
     """Whether nothing holds it any more, and it waits for all tasks that need each other."""
     released = intent["released"]
@@ -68,8 +87,8 @@ def holders(intents: Mapping[str, Intent]) -> Dict[str, Hold]:
 
 
 def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
-    """Hosts that a person has drained: they may be away without limit."""
-    return [host for host, one in holders(intents).items() if one["kind"] in (DRAINED, DRAINED_ALONE)]
+    """Hosts that are out until a person undrains them: they may be away without limit."""
+    return [host for host, one in holders(intents).items() if one["kind"] in (DRAINED, DRAINED_ALONE, BAD_HOST)]
 
 
 def left_out_hosts(intents: Mapping[str, Intent]) -> List[str]:
@@ -187,11 +206,14 @@ def why_held(holds: Sequence[Hold]) -> List[Fact]:
     return [*facts, *([fact("and_more")] if len(holds) > MOST_NAMED else [])]
 
 
-def hold(intent: Intent, entry: Entry, *, gang: bool) -> Dict[str, Any]:
-    """Fields of the intent that holds a task. An ended task stays ended, unless all restart together (`gang`)."""
+def hold(intent: Intent, entry: Entry, *, gang: bool, failed: bool = False) -> Dict[str, Any]:
+    """Fields of the intent that holds a task. An ended task stays ended, unless all restart together (`gang`).
+
+    `failed`: one that has failed is to start again afterwards, as its host was to blame.
+    """
     state = entry["state"]
     idle = intent["want"] == "hold" and state == "pending" and entry["generation"] >= intent["generation"]
-    has_ended = state in ("failed", "stopped") or (state == "succeeded" and not gang)
+    has_ended = state == "stopped" or (state == "failed" and not failed) or (state == "succeeded" and not gang)
     generation = intent["generation"] + (not (idle or has_ended))
     held = {"want": "hold", "generation": generation, "restarts": entry["restarts"], "early": False}
     return {**held, "repair": None}

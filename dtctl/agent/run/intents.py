@@ -29,10 +29,13 @@ AWAIT_S = 86400.0
 def change(intent: Intent, **fields: Any) -> None:
     """Changes one task's intent. Every change must go through here, because the version counts them.
 
-    An order without holds, or without an end of the run, ends those of the order before.
+    An order without holds, or without an end of the run, ends those of the order before. What is known of a bad host
+    outlives the run, for the next one.
     """
     if "want" in fields:
-        fields = {"holds": [], "released": None, "ends_as": None, **fields}
+        ends = fields["want"] in ("stop", "finish")
+        holds = [one for one in intent["holds"] if ends and drains.is_bad([one])]
+        fields = {"holds": holds, "released": None, "ends_as": None, **fields}
     changed: Any = dict(fields, version=intent["version"] + 1)
     intent.update(changed)
 

@@ -113,7 +113,7 @@ class Judgement:
 def is_left_out(intent: Intent) -> bool:
     """Whether it is held while the others continue: its job is scaled down, or its host was left out or drained."""
     return intent["want"] == "hold" and any(
-        one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in intent["holds"]
+        one["kind"] in ("scaled_down", "left_out", "drained_alone", "bad_host") for one in intent["holds"]
     )
 
 

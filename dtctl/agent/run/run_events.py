@@ -10,7 +10,7 @@ import json
 import re
 
 from ..records.reasons import Fact, fact, sentence, why_of
-from ..records.whole_run import Condition, Incident, RunView, has_steps
+from ..records.whole_run import BadHost, Condition, Incident, RunView, has_steps
 from .hangs import HANGS
 from .policy import is_own
 
@@ -30,6 +30,7 @@ TEXTS = {
     "restarting": "%(cluster)s: %(task)s is restarted: %(reason)s",
     "recovered": "%(cluster)s: %(task)s has recovered: %(reason)s",
     "stalled": "%(cluster)s: %(task)s %(reason)s",
+    "bad_host": "%(cluster)s: %(reason)s",
 }
 NEXT = {
     "succeeded": "dtctl checkpoints --run %(run)s",
@@ -38,6 +39,7 @@ NEXT = {
     "restarting": "dtctl events --run %(run)s",
     "recovered": "dtctl status --run %(run)s",
     "stalled": "dtctl events --run %(run)s",
+    "bad_host": "dtctl diagnose --run %(run)s",
 }
 """The command to type next."""
 
@@ -94,6 +96,7 @@ def events_of(view: RunView) -> List[RunEvent]:
         found.append(_loss(view, incident))
         if incident["recovered"] is not None:
             found.append(_recovery(view, incident, incident["recovered"]))
+    found += [_bad_host(view, one) for one in view["bad_hosts"]]
     if view["phase"] in ("finishing", "ended") and view["condition"]["type"] in ENDED:
         found.append(_end(view, view["condition"]))
     found.sort(key=lambda one: one.time)
@@ -154,6 +157,11 @@ def _loss(view: RunView, one: Incident) -> RunEvent:
 def _recovery(view: RunView, one: Incident, at: float) -> RunEvent:
     name, where = _name_of(one) + "/recovered", (one["task"], one["host"], one["attempt"])
     return RunEvent(view["run"], name, ("recovered",), at, "Running", recovery(one), *where)
+
+
+def _bad_host(view: RunView, one: BadHost) -> RunEvent:
+    name, why = "bad_host/%s/%d" % (one["host"], one["since"]), why_of(one)
+    return RunEvent(view["run"], name, ("bad_host",), one["since"], "Running", why, None, one["host"], None)
 
 
 def _name_of(one: Incident) -> str:

@@ -123,7 +123,9 @@ def undrain(scope: Scope, host: HostName, output: OutputOption = "text") -> None
             render.result.show_undraining(host, found)
 
     outcome = _start_again(scope, record, "Undrain", f"undraining {host}, which starts", work, output, announce)
-    if output == "text" and not outcome.tasks and not about.is_idle:
+    if output == "text" and outcome.excused:
+        errors.note(f"{host} takes part in the next run again")
+    elif output == "text" and not outcome.tasks and not about.is_idle:
         errors.note(f"{host} is not drained")
 
 

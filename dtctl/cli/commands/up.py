@@ -171,16 +171,16 @@ def push(
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
-    hosts = operations.selection.select_hosts(record, [*record.hosts], exclude or [])
+    wanted = operations.selection.select_hosts(record, [*record.hosts], exclude or [])
     require_sending(cluster, operations.sending.CODE, local=local)
     bundle = operations.sending.scan_code(cluster)
     render.plan.show_left_out(bundle, cluster.file)
     kept = "nothing was started; the hosts keep the received files"
     with (
         scope.on_interrupt(kept, "dtctl push    sends the rest"),
-        render.progress.UpProgress(hosts, quiet=quiet or output == "json") as progress,
+        render.progress.UpProgress(wanted, quiet=quiet or output == "json") as progress,
     ):
-        outcome = operations.push.push(record, bundle, scope.transport, progress, hosts)
+        outcome = operations.push.push(record, bundle, scope.transport, progress, wanted)
     if output == "json":
         document.print_json("Push", results.push(outcome, bundle))
     else:

@@ -135,6 +135,7 @@ def with_chosen(cluster: Cluster, chosen: Mapping[str, PortsResult]) -> Cluster:
 
 _OF_THE_HOST = frozenset(
     {
+        "bad_host",
         "bundle_damaged",
         "damaged",
         "disk_full",

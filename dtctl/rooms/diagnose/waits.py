@@ -271,6 +271,15 @@ def short_of_target(facts: Facts) -> Iterator[Match]:
             yield Match((), (), {"alert": sentence(why_of(alert))})
 
 
+def bad_hosts(facts: Facts) -> Iterator[Match]:
+    """Hosts that the last failures of the run were all on, as the coordinator has found."""
+    coordination = facts.status.coordination
+    for alert in coordination.view["alerts"] if coordination is not None else ():
+        host = alert["host"]
+        if alert["topic"] == "bad_host" and host is not None:
+            yield Match(tuple(task.id for task in facts.on(host)), (host,), {"reason": sentence(why_of(alert))})
+
+
 def coordinator_away(facts: Facts) -> Iterator[Match]:
     """The coordinator's host, if it is unreachable and in the run."""
     why = facts.status.away

@@ -342,6 +342,15 @@ BY_FACTS = [
     ),
     ("host_away", scaled_down("worker:1"), "the state of worker:1 is unknown\n"),
     (
+        "bad_host",
+        with_alert(
+            facts(running("worker:0"), PS),
+            "bad_host",
+            fact("bad_host", host="gpu-a", tasks=["worker:0"], count=3),
+        ),
+        "worker:0 left out: the last 3 failures of the run were all on gpu-a",
+    ),
+    (
         "host_timed_out",
         facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, (fact("host_gone", **GONE),), gone=GONE)),
         "gpu-a was unreachable for 1m1s, longer than recovery.host_timeout",

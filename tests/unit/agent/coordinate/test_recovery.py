@@ -151,16 +151,16 @@ def tries_until_failed(
     """
     recovery = {"repeat": 3, "max_restarts": 20, "max_run_restarts": 100, "backoff_max_s": 1.0, **budget}
     world = World("collective", {f"worker:{one}": f"h{one}" for one in range(count)}, recovery=recovery)
-    for number in range(12):
+    for number in range(8):
         world.until(lambda: set(world.states.values()) == {"running"})
-        world.run_for(3.0)
+        world.run_for(1.0)
         if number in steps:
             for name in world.tasks:
                 world.tell_step(name, 100 * (number + 1))
             world.run_for(3.0)
         for name, log in ends(number).items():
             world.die(name, code=1, log=log % number if "%d" in log else log)
-        world.run_for(10.0)
+        world.run_for(4.0)
         if world.condition == "Failed":
             return number + 1, reason_of(world.data["condition"])
     return 0, ""
@@ -186,7 +186,7 @@ def test_a_new_step_gives_the_group_its_tries_again() -> None:
     def ends(number: int) -> dict[str, str]:
         return {f"worker:{number % 6}": BAD_SHAPE}
 
-    assert tries_until_failed(6, ends, steps=range(12)) == (0, "")
+    assert tries_until_failed(6, ends, steps=range(8)) == (0, "")
     tries, _ = tries_until_failed(6, ends, steps=(0, 1, 2, 4))
     assert tries == 7  # with the step of the fifth try, it, the sixth and the seventh
 

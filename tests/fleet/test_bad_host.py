@@ -1,0 +1,45 @@
+"""A host on which a task fails again and again: left out, named, and remembered for the next run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.desk import Desk, cluster_text
+from tests.fleet.test_run import HOSTS, left
+from tests.hosts.fleet import Fleet
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.fleet
+
+CLUSTER = cluster_text(
+    jobs='{ps: {hosts: [gpu-1]}, worker: {hosts: "gpu-[2-4]"}}', recovery="{bad_host: 3, backoff: 100ms}"
+)
+SAID = (
+    "worker:2 left out: the last 3 failures of the run were all on gpu-4 (dtctl undrain gpu-4 lets it take part again)"
+)
+
+
+def test_a_host_is_left_out_and_stays_out_of_the_next_run_until_it_is_undrained(user: Desk, fleet: Fleet) -> None:
+    user.write_cluster(CLUSTER, hosts=HOSTS, only="worker:2", seconds=1.0, fail_attempts=99)
+    user.dtctl("up")
+    eventually(lambda: SAID in user.dtctl("status"), what="the host to be left out")
+    assert user.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "running", "worker:2": "pending"}
+    run = user.status()["run"]
+    problems = json.loads(user.dtctl("diagnose", "-o", "json"))["problems"]
+    [finding] = [one for one in problems if one["signature"] == "bad_host"]
+    assert (finding["hosts"], finding["remedies"][1].split("    ")[0]) == (["gpu-4"], "dtctl undrain gpu-4")
+    assert SAID in user.dtctl("events")
+    user.dtctl("stop")
+
+    refused = user.run("up")
+    assert (refused.returncode, f"gpu-4 was left out of run {run}" in refused.stderr) == (5, True), refused.stderr
+    assert "dtctl undrain gpu-4 lets it take part again" in refused.stderr
+    assert "dtctl up --allow-missing 1    continues without it" in refused.stderr
+    assert left(fleet) == {}
+    assert "gpu-4 takes part in the next run again" in user.run("undrain", "gpu-4").stderr
+    user.write_cluster(CLUSTER, hosts=HOSTS)
+    user.dtctl("up")
+    assert set(user.states().values()) == {"running"}
+    user.dtctl("stop")
