@@ -163,6 +163,12 @@ class Scope:
         self.memory.note_places(found)
         return found
 
+    def record_of_start(self) -> RunRecord:
+        """The same for what the last start has left on its hosts, even if it failed."""
+        record = self.placed()
+        failed = self.memory.failed_start(record, self.run)
+        return record if failed is None else self._with_own_access(failed.record)
+
     def refuse_others(self, record: RunRecord, run: str | None) -> None:
         """Raises UsageError for a run that this machine has started from another directory, by the same name."""
         other = self.memory.other_file_of(run, record) if run and run != self.run else None

@@ -38,8 +38,15 @@ class FailedStart:
         return Verdict(Outcome.FAILED, (fact("not_started", text=self.error.summary),))
 
     def status(self, errors: Mapping[str, DtctlError] | None = None) -> RunStatus:
-        """The start as the status of a run that has failed without a task. `errors`: hosts that gave no answer now."""
-        return RunStatus(self.record, {}, self.verdict, (), self.at, errors=errors or {}, not_started=self.error)
+        """The start as the status of a run that has failed without a task. `errors`: hosts that give no answer now."""
+        new = self._new(errors or {})
+        return RunStatus(self.record, {}, self.verdict, (), self.at, errors=new, not_started=self.error)
+
+    def _new(self, errors: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
+        """The errors that are not the cause of the failed start, which is shown as that."""
+        said = {self.error.summary, *self.error.detail.splitlines()}
+        known = {host for group in group_errors(errors) if group.summary in said for host in group.hosts}
+        return {host: error for host, error in errors.items() if host not in known}
 
     def known_run(self, by: str) -> KnownRun:
         """The start as an entry of `runs`; `by`: this user."""

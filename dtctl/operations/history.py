@@ -301,9 +301,16 @@ class Memory:
         return next((one for one in own if cluster in (None, one.cluster)), None)
 
     def place_of(self, file: Path) -> RunRecord | None:
-        """The record of the file's last run, if it ran on this machine and `down` removed it."""
+        """The record of the file's last run, if it ran on this machine and `down` removed it, or of a start that has
+        failed since.
+        """
+        from dtctl.operations.failed_starts import read_failure
+
+        failed, place = read_failure(_named_after(self._failed, file)), self._place_of(file)
+        if failed is not None and not (place.exists() and place.stat().st_mtime > failed.at):
+            return failed.record
         with suppress(OtherVersion):
-            return self._read(self._place_of(file))
+            return self._read(place)
         return None
 
     def _place_of(self, file: Path) -> Path:

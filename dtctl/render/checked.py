@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 
 from dtctl.errors import PreflightError
 from dtctl.operations.findings import Checked, Finding, Level, fails
@@ -54,21 +53,23 @@ def show_brief(checked: Checked, *, refused: bool = False) -> None:
 def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
     """Raises PreflightError for findings that make tasks fail for certain, with the commands of each.
 
-    `hint`: how to start them anyway.
+    Its summary is the cause, which later commands repeat as that of the failed start. `hint`: how to start them anyway.
     """
     certain = checked.certain_failures
     if certain:
         remedies = dict.fromkeys(line for one in certain for line in paragraph(one)[1:])
+        problems = [worded(one)[0] for one in certain]
+        summary, outcome = certain[0].signature.stops, "nothing was started"
+        if summary == _AT_ONCE:
+            summary, outcome = paragraph(certain[0])[0], f"{_AT_ONCE}, so nothing was started"
+            del problems[0]
         raise PreflightError(
-            f"{_certainty(certain)}, so nothing was started",
-            detail="\n".join(worded(one)[0] for one in certain),
-            hint="\n".join([*remedies, hint]),
+            summary, detail="\n".join([*problems, outcome]), hint="\n".join([*remedies, hint])
         )
 
 
-def _certainty(certain: Iterable[Finding]) -> str:
-    reasons = {one.signature.stops for one in certain}
-    return reasons.pop() if len(reasons) == 1 else "tasks would fail as soon as they start"
+_AT_ONCE = "tasks would fail as soon as they start"
+"""What most of these findings lead to: they are causes themselves."""
 
 
 def worded(found: Finding) -> list[str]:

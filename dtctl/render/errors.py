@@ -19,7 +19,7 @@ from dtctl.transport.group_errors import APART, group_errors, rows
 if TYPE_CHECKING:
     from dtctl.operations.client.streams import Disconnected, Reconnected
 
-_OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
+_OWN_HINTS = {"no_run": "dtctl status    shows why, if a start has failed\ndtctl runs    lists the runs that there are"}
 """Hints by an agent's error code, if the agent itself sends none."""
 
 

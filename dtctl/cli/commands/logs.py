@@ -125,7 +125,7 @@ def logs(
 def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.agent.records.answers import SetupLogsResult
 
-    record = scope.placed()
+    record = scope.record_of_start()
     found = operations.client.ask_hosts(
         record,
         operations.away.ImpatientTransport(scope.transport, record),

@@ -117,5 +117,4 @@ def _end_if_not_started(scope: Scope, record: RunRecord, output: OutputOption) -
     if found.not_started is not None:
         if output == "json":
             _print_json(found)
-        errors.show_host_errors(found.errors)
         finish(found)

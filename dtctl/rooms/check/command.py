@@ -64,7 +64,7 @@ def check(
         document.print_json("Check", render.machine.status.checked(checked))
     else:
         rooms.check.screen.show_checked(checked)
-        for line in render.plan.survival_lines(context.plan):
+        for line in render.plan.survival_lines(context.plan) if len(checked.errors) < len(checked.hosts) else ():
             console.err().prose(line)
     errors.show_host_errors(checked.errors)
     if checked.failed:

@@ -90,7 +90,10 @@ def _label(what: str) -> str:
 
 
 def show_checked(checked: Checked) -> None:
+    """Shows nothing if no host has answered: the errors are all that is known."""
     out = console.out()
+    if len(checked.errors) == len(checked.hosts):
+        return
     for topic, lines in checked.lines.items():
         rows = shown(lines, len(checked.hosts) - len(checked.errors))
         width = max((len(label) for label, _ in rows), default=0)

@@ -15,7 +15,7 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
         found = rooms.diagnose.operation.diagnose(record, scope.transport)
     status = scope.or_not_started(found.status)
     if status.not_started is not None:
-        found = rooms.diagnose.operation.of_failed_start(status, found.errors)
+        found = rooms.diagnose.operation.of_failed_start(status)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
     if output == "json":

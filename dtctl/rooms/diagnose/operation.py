@@ -233,10 +233,10 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
     return Diagnosis(facts, findings(facts), {host: why for host, why in errors.items() if not knows_no_run(why)})
 
 
-def of_failed_start(status: RunStatus, errors: Mapping[str, DtctlError]) -> Diagnosis:
+def of_failed_start(status: RunStatus) -> Diagnosis:
     """The diagnosis of a start that failed before anything ran."""
     facts = Facts(status)
-    return Diagnosis(facts, findings(facts), errors)
+    return Diagnosis(facts, findings(facts), status.errors)
 
 
 def in_short(status: RunStatus) -> tuple[Finding, ...]:

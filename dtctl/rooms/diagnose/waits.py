@@ -263,6 +263,14 @@ def unconfirmed_claims(facts: Facts) -> Iterator[Match]:
             yield Match((), (alert["host"] or "",), {"claim": sentence(why_of(alert))})
 
 
+def short_of_target(facts: Facts) -> Iterator[Match]:
+    """A run that has succeeded before the step that its file asks for; `status` shows the warning itself."""
+    coordination = facts.status.coordination
+    for alert in coordination.view["alerts"] if coordination is not None and facts.hosts else ():
+        if any(one["kind"] in ("steps_short", "short_of_target") for one in why_of(alert)):
+            yield Match((), (), {"alert": sentence(why_of(alert))})
+
+
 def coordinator_away(facts: Facts) -> Iterator[Match]:
     """The coordinator's host, if it is unreachable and in the run."""
     why = facts.status.away

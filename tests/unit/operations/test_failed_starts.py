@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from pathlib import Path
 
@@ -142,4 +143,18 @@ def test_place_of_a_local_run_stays_if_a_start_on_hosts_fails(memory: Memory, tm
     memory.keep_place(here, file)
     assert memory.place_of(file) is not None
     memory.note_failure(dataclasses.replace(record(), file=file), WHY)
-    assert memory.place_of(file) is not None
+    memory.forget_failure(file)
+    assert memory.place_of(file) == here
+
+
+def test_later_commands_ask_the_hosts_of_the_last_start_even_if_it_failed(memory: Memory, tmp_path: Path) -> None:
+    """`dtctl logs --setup`, for example, which `up` has named, after a local start that was refused."""
+    file = tmp_path / "cluster.yaml"
+    here = record_of(plan_roster(make_local(dataclasses.replace(cluster(), file=file))))
+    memory.keep_place(here, file)
+    memory.note_failure(dataclasses.replace(record(), file=file), WHY)
+    asked = memory.place_of(file)
+    assert asked is not None
+    assert not asked.is_local
+    os.utime(memory._place_of(file), (time.time() + 1,) * 2)
+    assert memory.place_of(file) == here, "a local start was refused since"
