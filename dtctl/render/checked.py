@@ -63,9 +63,7 @@ def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
         if summary == _AT_ONCE:
             summary, outcome = paragraph(certain[0])[0], f"{_AT_ONCE}, so nothing was started"
             del problems[0]
-        raise PreflightError(
-            summary, detail="\n".join([*problems, outcome]), hint="\n".join([*remedies, hint])
-        )
+        raise PreflightError(summary, detail="\n".join([*problems, outcome]), hint="\n".join([*remedies, hint]))
 
 
 _AT_ONCE = "tasks would fail as soon as they start"

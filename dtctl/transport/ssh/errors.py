@@ -142,11 +142,21 @@ def cannot_log_in(to: Destination, failure: LoginRefused) -> TransportError:
     return TransportError(summary, detail=detail, hint=hint, shared_summary=shared)
 
 
-def unknown_key(to: Destination, key: HostKey, files: Sequence[os.PathLike[str]]) -> HostKeyError:
+NO_FILE = (
+    "ssh: {known_hosts: ~/.ssh/known_hosts}    in cluster.yaml names a file for them: UserKnownHostsFile in your "
+    "ssh_config keeps no keys\ndtctl trust    then pins them"
+)
+"""What to do where there is no file for host keys, as with `UserKnownHostsFile /dev/null`."""
+
+
+def unknown_key(
+    to: Destination, key: HostKey, files: Sequence[os.PathLike[str]], *, can_pin: bool = True
+) -> HostKeyError:
+    """`can_pin`: whether there is a file for new keys."""
     return HostKeyError(
         f"the host key of {to} is not known",
         detail=f"it shows {key.type} {key.fingerprint}; looked in {', '.join(str(file) for file in files)}",
-        hint="dtctl trust",
+        hint="dtctl trust" if can_pin else NO_FILE,
         shared_summary="the host key is not known",
     )
 

@@ -64,7 +64,7 @@ class HostKeys:
             return file
         raise TransportError(
             f"there is no file to keep the host key of {self.destination.name} in",
-            hint="set `ssh: {known_hosts: PATH}`, or UserKnownHostsFile in ~/.ssh/config",
+            hint=errors.NO_FILE,
         )
 
     def pinned(self) -> list[HostKey]:
@@ -112,7 +112,8 @@ class HostKeys:
             return
         others = [line for line in pinned if not line.revoked]
         if not others:
-            raise errors.unknown_key(self.destination, key, self.files)
+            can_pin = any(file != Path(os.devnull) for file in self.users)
+            raise errors.unknown_key(self.destination, key, self.files, can_pin=can_pin)
         # Pinned types are requested first: a host with one of those keys would have shown it.
         nearest = next((line for line in others if line.key.type == key.type), others[0])
         raise errors.changed_key(self.destination, self.name, key, nearest)

@@ -77,7 +77,7 @@ def with_incidents(found: Facts, *incidents: Incident) -> Facts:
 def with_alert(found: Facts, topic: str, alert: Fact) -> Facts:
     assert found.status.coordination is not None
     told_by = with_view(
-        found.status.coordination, alerts=[made(Alert, topic=topic, host=read(alert)["host"], **because([alert]))]
+        found.status.coordination, alerts=[made(Alert, topic=topic, host=read(alert).get("host"), **because([alert]))]
     )
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
 
@@ -357,6 +357,11 @@ BY_FACTS = [
             facts(running("worker:0"), PS), "claims_coordinator", fact("claims_coordinator", host="gpu-b", count=3000)
         ),
         "gpu-b claims to coordinate in term 3000, which no majority of the voters confirms; no host follows it",
+    ),
+    (
+        "target_missed",
+        with_alert(facts(running("worker:0"), hosts={"gpu-a": host()}), "other", fact("steps_short", step=4, of=1000)),
+        "the last step in the logs is 4, short of the 1000 that were asked for: the program ended by itself, with",
     ),
     (
         "host_silent",
