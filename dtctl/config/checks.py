@@ -153,6 +153,7 @@ def check_workable(content: ClusterFile, findings: Findings) -> None:
     """
     check_lead(content, findings)
     check_placeholders(content, findings)
+    doubt_pipes(content, findings)
     doubt_hooks(content, findings)
 
 
@@ -180,11 +181,14 @@ def check_placeholders(content: ClusterFile, findings: Findings) -> None:
                 lacks_directory(path, f"{{{field}}}", findings)
 
 
+def _launched(content: ClusterFile) -> list[tuple[KeyPath, LaunchKeys]]:
+    """The sections that say how tasks are launched, with their paths."""
+    return [(("trainer",), content.trainer), *((("jobs", name), job) for name, job in content.jobs.items())]
+
+
 def _filled(content: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
     """Each text in which fields are filled in, with its path."""
-    sections: list[tuple[KeyPath, LaunchKeys]] = [(("trainer",), content.trainer)]
-    sections += [(("jobs", name), job) for name, job in content.jobs.items()]
-    for path, section in sections:
+    for path, section in _launched(content):
         for index, word in enumerate(section.command or ()):
             yield (*path, "command", index), word
         if isinstance(section.args, Mapping):
@@ -212,6 +216,26 @@ def check_hooks(content: ClusterFile, findings: Findings) -> None:
             findings.add((*path, "run"), summary, "write two hooks", at_key=True)
         if said.headers and said.run:
             findings.add((*path, "headers"), f"hooks.{name}.headers belong to a post", "leave them out", at_key=True)
+
+
+def doubt_pipes(content: ClusterFile, findings: Findings) -> None:
+    """Warns of a command whose exit status is not the program's: after a failure without a traceback it is 0."""
+    for path, section in _launched(content):
+        command = section.command or ()
+        if any("|" in word for word in command) and _loses_status(command):
+            where: KeyPath = (*path, "command")
+            summary = (
+                f"{findings.name(*where)} ends with the exit code of the last program of a pipe, not of the trainer"
+            )
+            findings.doubt(
+                where, summary, "begin it with `set -o pipefail; ` (bash): a trainer that fails has failed then"
+            )
+
+
+def _loses_status(command: Sequence[str]) -> bool:
+    from dtctl.agent.run.cause import loses_status  # few commands have a pipe
+
+    return loses_status(list(command))
 
 
 def doubt_hooks(content: ClusterFile, findings: Findings) -> None:

@@ -183,10 +183,10 @@ def show_late(seen: Coordination | None) -> None:
 def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
     """Shows an attempt that failed while the start was watched, by the end of its log, or else its exit."""
     if tail.strip():
-        note(f"{task.id} on {task.host} failed, and is started again; the end of its log:")
+        note(f"{task.id} on {task.host} failed; the end of its log:")
         return _show_tail(task, tail)
     why = sentence(how_it_ended(task)) if task.why else _how(task.entry["history"][-1])
-    return note(f"{task.id} on {task.host} failed, and is started again: {why}")
+    return note(f"{task.id} on {task.host} failed: {why}")
 
 
 def show_failed_start(failed: FailedStart, tail: bytes, ended: RunStatus | None = None) -> None:

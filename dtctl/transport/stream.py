@@ -351,7 +351,7 @@ def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
             f"{name} has no python3",
             detail=output,
             hint="install Python 3.8 or later there, on the PATH that commands over SSH get\n"
-            f"dtctl ssh {name} 'echo $PATH'    shows that PATH; ~/.bashrc may add the directory of another Python to it",
+            f"dtctl ssh {name} 'echo $PATH'    shows that PATH; ~/.bashrc may add the directory of a Python to it",
         )
     if ending.exit_code == 126:
         return TransportError(f"python3 on {name} cannot be run", detail=output)

@@ -42,7 +42,7 @@ def test_a_program_that_fails_the_same_way_again_ends_the_start_with_its_cause(h
     write(home, FAILS)
     done = home.run("up", "--local")
     assert done.returncode == 1
-    assert "ps:0 on node-1 failed, and is started again; the end of its log:" in done.stderr
+    assert "ps:0 on node-1 failed; the end of its log:" in done.stderr
     assert "  ps:0 | the daemon is away" in done.stderr
     assert "failed to start: ps:0 on node-1: exit code 125, twice in a row; all tasks were stopped" in done.stderr
     assert done.stderr.count("exit code 125") == done.stderr.count("daemon is away") == 1, "one problem, said once"

@@ -321,3 +321,13 @@ def test_a_directory_of_secrets_is_refused_as_code(home: Path, place: str) -> No
     for code in (f"~/{place}", "link"):
         assert "where secrets usually are" in refused(home / "project" / "cluster.yaml", code)
     load(home / "project" / "cluster.yaml", f"~/{place}", "  code_anywhere: true\n")
+
+
+def test_a_pipe_that_hides_the_exit_code_of_a_trainer_is_doubted() -> None:
+    """Whether a failure without a traceback was one cannot be seen afterwards."""
+    job = "jobs: {worker: {hosts: cpu, command: [bash, -c, '%spython train.py | tee log']}}"
+    mistakes, [doubt] = look(job % "")
+    assert mistakes == []
+    assert "jobs.worker.command ends with the exit code of the last program of a pipe, not of the trainer" in doubt
+    assert "set -o pipefail" in doubt
+    assert look(job % "set -o pipefail; ") == ([], [])
