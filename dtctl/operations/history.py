@@ -256,9 +256,13 @@ class Memory:
             self._report(f"{place} cannot be written: {error.strerror}")
 
     def forget_removed(self, cluster: str, removed: Mapping[str, Collection[str]]) -> None:
-        """`removed`: host -> the runs that it reports as removed, which counts for the cluster's runs on that host."""
+        """`removed`: host -> the runs that it reports as removed, which counts for the cluster's runs on that host, and
+        on others that are the same machine by their route.
+        """
         for record in self.runs():
-            said = any(record.run in runs for host, runs in removed.items() if host in record.hosts)
+            own = [host.reach for host in record.hosts.values()]
+            every = {**record.others, **record.hosts}
+            said = any(record.run in removed.get(name, ()) for name, host in every.items() if host.reach in own)
             if record.run and record.cluster == cluster and said:
                 self.forget(record.run)
 

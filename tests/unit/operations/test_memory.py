@@ -146,6 +146,17 @@ def test_false_claim_of_removal_removes_no_record(state: Path) -> None:
     assert memory.current_id() == "other-1"
 
 
+def test_a_run_that_another_name_of_its_machine_reports_as_removed_is_forgotten() -> None:
+    memory, one = Memory(), record()
+    again = replace(one.hosts["a"], name="again")
+    spare = replace(again, name="spare", reach=SshSettings("spare"))
+    memory.save(replace(one, others={"again": again, "spare": spare}))
+    memory.forget_removed("digits", {"spare": ["digits-1"]})
+    assert len(memory.runs()) == 1
+    memory.forget_removed("digits", {"again": ["digits-1"]})
+    assert memory.runs() == ()
+
+
 @cases
 @given(st.text(max_size=30))
 def test_no_text_makes_a_path_outside_of_the_runs(run: str) -> None:
