@@ -163,6 +163,14 @@ class Scope:
         self.memory.note_places(found)
         return found
 
+    def note_failed_start(self, record: RunRecord) -> None:
+        """Says that the file's last start failed, before what is shown of the run before it."""
+        failed = self.memory.failed_start(record) if self.run is None else None
+        if failed is not None and record.file and self.memory.newest_of(record.file) is not None:
+            errors.note(
+                f"{failed.record.run} was not started: this is of the run before it", "dtctl status    shows why"
+            )
+
     def record_of_start(self) -> RunRecord:
         """The same for what the last start has left on its hosts, even if it failed."""
         record = self.placed()

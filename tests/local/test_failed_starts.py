@@ -50,6 +50,20 @@ def test_a_failed_installation_is_failed_with_its_cause_in_every_command(home: D
     assert [one["result"] for one in json.loads(home.dtctl("runs", "-o", "json"))["runs"]] == ["Succeeded"]
 
 
+def test_logs_after_a_failed_start_are_those_of_the_run_before_and_say_so(home: Desk) -> None:
+    write(home)
+    home.dtctl("up", "--local")
+    assert home.run("wait").returncode == 0
+    home.env.update(PIP_NO_INDEX="1", PYTHONWARNINGS="default")
+    (home.project / "requirements.txt").write_text(f"{PACKAGE}==1.0\n")
+    write(home, ", environment: {requirements: requirements.txt}")
+    home.run("up", "--local")
+    [failed] = [one["run"] for one in json.loads(home.dtctl("runs", "-o", "json"))["runs"] if one["result"] == "Failed"]
+    for command in ("logs", "events"):
+        assert f"{failed} was not started: this is of the run before it" in joined(home.run(command).stderr)
+    assert PACKAGE in home.dtctl("logs", "--setup")
+
+
 def test_a_failed_start_is_forgotten_when_the_cluster_is_taken_down(home: Desk) -> None:
     (home.project / "requirements.txt").write_text(f"{PACKAGE}==1.0\n")
     home.env.update(PIP_NO_INDEX="1", PYTHONWARNINGS="default")

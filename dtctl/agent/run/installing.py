@@ -31,6 +31,11 @@ def hint(output: str, *, with_wheels: bool) -> str:
             "this host reaches no package index; where one is reached: pip download --only-binary=:all: --dest wheels "
             "-r requirements.txt    and in cluster.yaml, below `environment:`: wheels: wheels"
         )
+    if with_wheels and "No matching distribution found" in output:
+        return (
+            "packages come from the wheels alone, and these lack one; where a package index is reached: pip download "
+            "--only-binary=:all: --dest wheels -r requirements.txt    and then dtctl up again"
+        )
     return ""
 
 

@@ -86,6 +86,7 @@ def logs(
         _refuse_together({"--setup": setup, "TASKS": tasks})
         return _show_setup(scope, _lines(tail, all_of_it=False, follow=False), as_json=output != "text")
     record, now = scope.placed(), time.time()
+    scope.note_failed_start(record)
     some = chosen(record, tasks)
     wanted = operations.logs.LogRequest(
         tasks=some,
@@ -166,6 +167,7 @@ def events(
 ) -> None:
     """Show the event history: attempts, requests and decisions (-v: every state)."""
     record = scope.record()
+    scope.note_failed_start(record)
     states = scope.verbose or output == "json"
     if follow:
         return _follow(scope, record, tail, output, states=states)

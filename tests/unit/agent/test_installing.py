@@ -22,6 +22,11 @@ UV = "error: Failed to fetch: `https://pypi.org/simple/numpy/`\n  Caused by: dns
         (UV, False, "this host reaches no package index"),
         (NO_INDEX, True, ""),
         ("ERROR: No matching distribution found for tensorflow==2.99", False, ""),
+        (
+            "ERROR: No matching distribution found for tensorflow==2.99",
+            True,
+            "packages come from the wheels alone, and these lack one; where a package index is reached: pip download ",
+        ),
     ],
 )
 def test_what_helps_is_named_first(output: str, with_wheels: bool, begins: str) -> None:
