@@ -18,6 +18,7 @@ from dtctl.agent.checkpoints import formats, reading, torch_files, verifying
 from dtctl.agent.checkpoints.torch_files import step_in
 from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
+from dtctl.agent.run.cause import names_damaged_file
 from tests import checkpoint_files, impostors
 from tests.checkpoint_files import WHOLE, safetensors_file, torch_file, write
 from tests.fuzz import cases
@@ -335,3 +336,27 @@ def test_every_kind_has_a_row() -> None:
 
     assert set(get_args(CheckpointKind)) <= set(formats.BY_KIND)
     assert {kind for _, kind, _, _ in WHOLE.values()} | {"tensorflow", "keras", "orbax"} == set(formats.BY_KIND)
+
+
+SAID = [
+    "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+    "RuntimeError: PytorchStreamReader failed reading file data/0: file read failed",
+    "RuntimeError: unexpected EOF, expected 4096 more bytes. The file might be corrupted.",
+    "safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
+    "OSError: Unable to synchronously open file (truncated file: eof = 35668, sblock->base_addr = 0)",
+    "FileNotFoundError: [Errno 2] No such file or directory: 'out/checkpoint-500/trainer_state.json'",
+    "ValueError: Can't find a valid checkpoint at out/checkpoint-500",
+    "torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([0])",
+]
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_libraries_say_of_a_damaged_file_is_known(text: str) -> None:
+    assert names_damaged_file(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["FileNotFoundError: 'data.json'", "RuntimeError: CUDA out of memory", "KeyError: 'step'"]
+)
+def test_other_errors_are_not_taken_for_it(text: str) -> None:
+    assert not names_damaged_file(text)
