@@ -193,6 +193,7 @@ def keras(directory: Path, steps: int, pause: float) -> None:
 
 def deepspeed(directory: Path, steps: int, pause: float) -> None:
     import deepspeed
+    import torch
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
@@ -204,13 +205,12 @@ def deepspeed(directory: Path, steps: int, pause: float) -> None:
     engine.load_checkpoint(str(directory))
     say("continues from", engine.global_steps)
     for _ in range(engine.global_steps, steps):
-        import torch
-
         engine.backward(engine(torch.ones(8, 64)).square().mean())
         engine.step()
         engine.save_checkpoint(str(directory))
         say("saved", engine.global_steps)
         time.sleep(pause)
+    torch.distributed.destroy_process_group()
 
 
 SAVERS = {
@@ -220,7 +220,7 @@ SAVERS = {
     "accelerate": accelerate,
     "lightning": lightning,
     "huggingface": huggingface,
-    "deepspeed": deepspeed,
+    "deepspeed": deepspeed,  # typed by hand where it is installed: it compiles C++ for minutes at its first start
     "keras": keras,
 }
 
