@@ -509,6 +509,7 @@ def test_one_module_reads_and_sends_files_of_this_machine_and_requires_consent()
 
 READ_REASONS = {
     "dtctl.agent.records.reasons": "declares them and makes sentences",
+    "dtctl.rooms.diagnose.waits": "shows which warning of the coordinator has a remedy",
     "dtctl.render.events": "draws a reason by its kind",
     "dtctl.render.roster": "draws a reason by its kind",
     "dtctl.render.starting": "draws a reason by its kind",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.reasons import headline, sentence, why_of
 from dtctl.agent.records.run_state import Hang, Intent
 from dtctl.agent.records.values import HangKind
 from dtctl.agent.records.vitals import Unreached
@@ -267,7 +267,7 @@ def short_of_target(facts: Facts) -> Iterator[Match]:
     """A run that has succeeded before the step that its file asks for; `status` shows the warning itself."""
     coordination = facts.status.coordination
     for alert in coordination.view["alerts"] if coordination is not None and facts.hosts else ():
-        if any(one["kind"] in ("steps_short", "short_of_target") for one in why_of(alert)):
+        if headline(why_of(alert)) in ("steps_short", "short_of_target"):
             yield Match((), (), {"alert": sentence(why_of(alert))})
 
 
