@@ -76,7 +76,7 @@ class Between:
     files: tuple[str, ...] | None
     """Paths whose content differs; None: unknown, as another machine has started one of them."""
     difference: tuple[str, ...] | None = ()
-    """Of the same commit: the lines by which the uncommitted changes differ; None: it would take long."""
+    """The lines by which the uncommitted changes of one commit differ; None: it would take long."""
 
 
 CodeOf = Callable[[str], CodeRecord | None]
