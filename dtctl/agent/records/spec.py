@@ -114,8 +114,8 @@ class Setup(Record):
     env: Default[Variables, {}]
 
 
-MAKER_SETTINGS = ("PIP_", "UV_", "CONDA_", "MAMBA_", "MODULEPATH")
-"""Prefixes of variables that affect the creation of an environment."""
+MAKER_SETTINGS = ("PIP_", "UV_", "CONDA_", "MAMBA_", "GIT_", "MODULEPATH")
+"""Prefixes of variables that affect the creation of an environment; those of git, which pip and uv start for `git+`."""
 
 
 Engine = OneOf["podman", "docker", "apptainer"]

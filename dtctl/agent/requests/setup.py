@@ -51,7 +51,7 @@ def prepare(talk: Conversation, spec: Spec, code: Optional[str], secrets: Mappin
         wanted["directory"], found = _environment(talk, wanted, code or environment.Marks(None).home, secrets)
         wanted["container"] = found["container"]
         variables = environments.applied(variables, found)
-    _run_setup(talk, spec, code, variables)
+    _run_setup(talk, spec, code, variables, secrets)
     return variables
 
 
@@ -178,11 +178,14 @@ def _hint(wanted: Environment) -> str:
     return "; %sof the code only the files named in trainer.environment are there (`files` adds more)" % where
 
 
-def _run_setup(talk: Conversation, spec: Spec, code: Optional[str], variables: Mapping[str, str]) -> None:
+def _run_setup(
+    talk: Conversation, spec: Spec, code: Optional[str], variables: Mapping[str, str], secrets: Mapping[str, str]
+) -> None:
     """Runs `setup` unless it has succeeded here before with the same bundle, text and environment.
 
-    Its output goes to setup.log next to the mark of success, and to the controller. Raises like Conversation.pause;
-    then the command and all its child processes are ended.
+    It has the secrets, as the trainers do: they may be needed to fetch what is private. Its output goes to setup.log
+    next to the mark of success, and to the controller. Raises like Conversation.pause; then the command and all its
+    child processes are ended.
     """
     setup = spec["setup"]
     if setup is None:
@@ -196,9 +199,9 @@ def _run_setup(talk: Conversation, spec: Spec, code: Optional[str], variables: M
         lock = _turn(talk, os.path.join(place, "setup.lock"))
     try:
         if not os.path.exists(done):
-            given = {**variables, **marks.values(own)}
-            log_path, text = os.path.join(place, "setup.log"), marks.text(text)
-            _run(talk, "the setup command", "/bin/sh", text, given, marks.code, place, log_path, Masks(()))
+            given = {**variables, **marks.values(own), **secrets}
+            masks, log_path, text = Masks(secrets.values()), os.path.join(place, "setup.log"), marks.text(text)
+            _run(talk, "the setup command", "/bin/sh", text, given, marks.code, place, log_path, masks)
             paths.write_text(done, setup["text"] + "\n")
     finally:
         os.close(lock)
@@ -239,22 +242,29 @@ def _run(
     fresh: bool = True,
     hint: str = "",
 ) -> None:
-    """Runs a shell text. It is in a file in `place` while it runs. `fresh`: the log starts empty."""
+    """Runs a shell text. It is in a file in `place` while it runs. `fresh`: the log starts empty.
+
+    The log and the controller receive what it prints without secrets; that itself is in a file without a name.
+    """
     key = os.urandom(16).hex()
     script = os.path.join(place, "setup-%s.sh" % key)
     variables = dict(variables, DTCTL_KEY=key, DTCTL_SETUP=script)
     log = files.descriptor(log_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if fresh else 0))
-    offset = os.fstat(log).st_size
     try:
         with open(script, "xb", opener=files.private) as file:
             file.write(environment.encode(text) + b"\n")
-        child = environment.spawn([shell, LOGIN[shell], _READ_IT], variables, cwd, stdout=log, stderr=log)
-        try:
-            with talk.at("setup"):
-                _follow(talk, child, log, offset, masks)
-        except BaseException:
-            environment.end_tree(child, key)
-            raise
+        with files.opened(script + ".out", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND) as printed:
+            os.unlink(script + ".out")
+            child = environment.spawn([shell, LOGIN[shell], _READ_IT], variables, cwd, stdout=printed, stderr=printed)
+            output = _Output(printed, log, masks)
+            try:
+                with talk.at("setup"):
+                    _follow(talk, child, output)
+            except BaseException:
+                environment.end_tree(child, key)
+                while output.take(ended=True):
+                    pass
+                raise
     finally:
         with suppress(FileNotFoundError):
             os.unlink(script)
@@ -265,24 +275,43 @@ def _run(
         raise Refused(
             "setup_failed",
             "%s ended with %s" % (what, _ending(child.returncode)),
-            masks.hide_text(installing.without_retries(tail)),
+            installing.without_retries(tail),
             known or "the whole output is in %s: dtctl logs --setup%s" % (log_path, hint),
         )
 
 
-def _follow(talk: Conversation, child: subprocess.Popen[bytes], log: int, offset: int, masks: Masks) -> None:
-    ended = False
-    while True:
-        chunk = os.pread(log, _CHUNK, offset)
+class _Output:
+    """What a command prints, as its log and the controller receive it: without secrets."""
+
+    def __init__(self, printed: int, log: int, masks: Masks) -> None:
+        self._printed = printed
+        self._log = log
+        self._masks = masks
+        self._offset = 0
+
+    def take(self, *, ended: bool) -> bytes:
+        """The next piece, which is in the log now; nothing if there is none yet. `ended`: the last line is whole."""
+        chunk = os.pread(self._printed, _CHUNK, self._offset)
         # A line that has not ended waits: it may show half a secret.
         size = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
         if len(chunk) == _CHUNK:
-            size = size or masks.cut(chunk)
+            size = size or self._masks.cut(chunk)
         elif ended:
             size = len(chunk)
-        if size:
-            offset += size
-            talk.wire.send({"type": "progress", "phase": "setup"}, masks.hide(chunk[:size]))
+        self._offset += size
+        shown = self._masks.hide(chunk[:size]) if size else b""
+        left = shown
+        while left:
+            left = left[os.write(self._log, left) :]
+        return shown
+
+
+def _follow(talk: Conversation, child: subprocess.Popen[bytes], output: _Output) -> None:
+    ended = False
+    while True:
+        shown = output.take(ended=ended)
+        if shown:
+            talk.wire.send({"type": "progress", "phase": "setup"}, shown)
         elif ended:
             return
         else:

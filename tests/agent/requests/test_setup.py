@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
 import pytest
 
 from tests.agent.conftest import MakeHost
@@ -124,3 +135,68 @@ def test_the_log_of_setup_is_not_written_through_a_link(host: AgentHost) -> None
         host.up(spec_with(host, "echo hello"))
     assert refused.value.frame["detail"] == f"{place}/setup.log: is a link"
     assert (host.home / "victim").read_text() == "mine\n"
+
+
+class _Private(SimpleHTTPRequestHandler):
+    """A server of a private repository: who does not send the token gets nothing."""
+
+    token: ClassVar[str]
+
+    def do_GET(self) -> None:
+        if self.headers.get("Authorization") == f"Basic {self.token}":
+            return super().do_GET()
+        self.send_error(401)
+        return None
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def private_repository(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The address of a repository over HTTP, and the token that opens it."""
+    repository, token = tmp_path / "served" / "dep.git", base64.b64encode(b"x-access-token:s3cret-t0ken").decode()
+    git("init", "-q", "--bare", str(repository))
+    work = tmp_path / "work"
+    git("clone", "-q", str(repository), str(work))
+    (work / "dep.py").write_text("VALUE = 7\n")
+    git("-C", str(work), "add", "dep.py")
+    git("-C", str(work), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    git("-C", str(work), "push", "-q", "origin", "HEAD")
+    git("-C", str(repository), "update-server-info")
+    handler = type("Private", (_Private,), {"token": token})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(repository.parent))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", token
+        server.shutdown()
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull})
+
+
+def token_of(address: str, token: str) -> dict[str, str]:
+    """The secrets by which git sends a token to a server (docs/python-environments.md)."""
+    return {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"http.{address}/.extraHeader",
+        "GIT_CONFIG_VALUE_0": f"Authorization: Basic {token}",
+    }
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+def test_setup_fetches_a_private_repository_by_a_token_that_no_log_contains(
+    host: AgentHost, private_repository: tuple[str, str]
+) -> None:
+    address, token = private_repository
+    text = f"git clone -q {address}/dep.git dep && cat dep/dep.py && env | grep GIT_CONFIG_VALUE"
+    with pytest.raises(AgentRefused):
+        host.up(spec_with(host, text))
+    spec = spec_with(host, text)
+    host.up(spec, secrets=token_of(address, token))
+    log = (host.root / "clusters" / "c" / "h1" / "setup.log").read_text()
+    assert "VALUE = 7" in log
+    assert "GIT_CONFIG_VALUE_0=" in log
+    for path in host.root.rglob("*"):
+        if path.is_file() and path.name != "secrets.json":
+            assert token.encode() not in path.read_bytes(), path
