@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dtctl.agent.checkpoints.formats import FORMATS
 
-BEGIN = "<!-- The table is written by docs/generate.py from dtctl/agent/checkpoints/formats.py; change it there. -->"
+BEGIN = "<!-- docs/generate.py writes the table from dtctl/agent/checkpoints/formats.py. -->"
 END = "<!-- The end of the table. -->"
 
 

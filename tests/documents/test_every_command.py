@@ -61,6 +61,7 @@ def test_a_cluster_file_of_a_page_can_be_planned(file: Written, tmp_path: Path) 
     )
     (tmp_path / "cluster.yaml").write_text(text)
     (tmp_path / "wheels").mkdir()
+    (tmp_path / ".env").touch(0o600)
     cluster = load_cluster(tmp_path / "cluster.yaml")
     assert plan_run(cluster, dict.fromkeys(cluster.hosts, "10.0.0.1"), local_python="python3").tasks
 
