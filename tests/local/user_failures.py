@@ -9,6 +9,7 @@ import importlib
 import mmap
 import os
 import resource
+import runpy
 import signal
 import socket
 import subprocess
@@ -82,7 +83,9 @@ def removed_module() -> None:
 
 
 def newer_python() -> None:
-    exec("match step:\n    case 1 = pass")
+    program = Path(tempfile.mkdtemp()) / "newer.py"
+    program.write_text("match step:\n    case 1 = pass\n")
+    runpy.run_path(str(program))
 
 
 def wrong_flag() -> None:

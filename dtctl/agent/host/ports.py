@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import struct
+import time
 
 from . import machine, processes
 
@@ -27,6 +28,19 @@ def taken(port: int) -> bool:
     if sockets is None:
         return True
     let_go(sockets)
+    return False
+
+
+TRIED_S = 5.0
+"""How long a session of `dtctl check`, or of `up` for another name of this machine, holds a port that it tries."""
+
+
+def is_taken_for_good(port: int, until: float) -> bool:
+    """Whether the port is taken, and not only by a session that tries it and releases it by `until` (monotonic)."""
+    while taken(port):
+        if time.monotonic() >= until or not holding(port)[1]:
+            return True
+        time.sleep(0.1)
     return False
 
 

@@ -180,7 +180,7 @@ _REQUIRED = Missing()
 _ABSENT = Absent()
 _kinds: "Dict[object, Kind]" = {}
 _also: "Dict[object, List[Callable[[Any], None]]]" = {}
-_former: "Dict[object, Dict[str, str]]" = {}
+_former: "Dict[object, Dict[str, Tuple[str, Callable[[Any], Any]]]]" = {}
 
 
 def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], None]]":
@@ -193,9 +193,16 @@ def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], No
     return register
 
 
-def formerly(record: "Type[R]", **names: str) -> None:
-    """Fields of a record, and their names in files of older versions, whose live runs are shown and stopped."""
-    _former[record] = names
+def formerly(record: "Type[R]", **names: "Union[str, Tuple[str, Callable[[Any], Any]]]") -> None:
+    """Fields of a record, and their names in files of older versions, whose live runs are shown and stopped.
+
+    With a function, which makes the value of now from the older one, where that was of another kind.
+    """
+    _former[record] = {name: (old, _same) if isinstance(old, str) else old for name, old in names.items()}
+
+
+def _same(value: "Any") -> "Any":
+    return value
 
 
 def kind_of(annotation: object) -> Kind:
@@ -232,7 +239,7 @@ def _record(record: object) -> Kind:
         if not fields:  # all at once: other threads may be here, too
             fields = tuple((name, kind.take, usual) for name, (kind, usual) in fields_of(record).items())
         if former:
-            raw = {**{name: raw[old] for name, old in former.items() if old in raw}, **raw}
+            raw = {**{name: now(raw[old]) for name, (old, now) in former.items() if old in raw}, **raw}
         whole = {}
         for name, take_field, usual in fields:
             value = raw.get(name, usual)

@@ -1,7 +1,7 @@
 """The coordinator's records: cluster.json, requests.json, and the lines of the event history."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within, formerly
-from .reasons import Because, Why
+from .reasons import Because, Why, because, said
 from .run_state import Intents, Past, RunEnd, State, ahead_s
 from .spec import Moved
 from .values import (
@@ -23,6 +23,10 @@ from .values import (
     Tasks,
     TaskState,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_PACE = 1e12
 MOST_SPANS = 300
@@ -196,7 +200,12 @@ class Incident(Because):
     """Why its recovery is no longer awaited."""
 
 
-formerly(Incident, steps_at_restart="told")
+def _as_facts(text: "Any") -> "Any":
+    """A reason that was a sentence: of other values the kinds of now say what is wrong."""
+    return because(said(text)) if isinstance(text, str) else text
+
+
+formerly(Incident, steps_at_restart="told", given_up=("closed", _as_facts))
 
 
 def is_open(incident: Incident) -> bool:
@@ -246,6 +255,9 @@ class RunView(Record):
     moved: Default[Moved, {}]
     leased: Default[bool, True]
     """Whether its coordinator had its lease: otherwise another one may have been elected, which knows more."""
+
+
+formerly(RunView, waits_for=("missing", lambda text: because([]) if text is None else _as_facts(text)))
 
 
 Version = AtMost[List[Count], 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from ..checkpoints import directories, reading
 from ..host import outputs, paths, ports
@@ -48,8 +49,9 @@ def taken_ports(spec: Spec, given_up: Container[int]) -> List[TakenPort]:
     wanted = [] if led is None else [(_COORDINATOR, led)]
     wanted += [(task["id"], task["port"]) for task in spec["tasks"] if task["port"] is not None]
     taken: List[TakenPort] = []
+    until = time.monotonic() + ports.TRIED_S
     for whose, port in wanted:
-        if len(taken) < MOST_TAKEN and port not in given_up and ports.taken(port):
+        if len(taken) < MOST_TAKEN and port not in given_up and ports.is_taken_for_good(port, until):
             taken.append({"port": port, "whose": whose, "holder": ports.holder(port)})
     return taken
 

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -102,6 +103,23 @@ def test_the_user_of_a_process_that_cannot_be_seen_is_reported(monkeypatch: pyte
     monkeypatch.setattr(ports, "holds", lambda name, inodes: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert ports.holder(2222) == "a process of root"
+
+
+@pytest.mark.parametrize(("tries", "taken"), [(True, False), (False, True)])
+def test_a_port_that_a_session_only_tries_is_waited_for(
+    tries: bool, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An `up` of two names of one machine met its own check there."""
+    looks = iter([True, True, False])
+    monkeypatch.setattr(ports, "taken", lambda port: next(looks))
+    monkeypatch.setattr(ports, "holding", lambda port: ("pid 7", tries))
+    assert ports.is_taken_for_good(2222, time.monotonic() + 60.0) is taken
+
+
+def test_a_port_that_is_tried_for_too_long_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "taken", lambda port: True)
+    monkeypatch.setattr(ports, "holding", lambda port: ("pid 7", True))
+    assert ports.is_taken_for_good(2222, time.monotonic() + 0.2)
 
 
 @pytest.mark.parametrize(
