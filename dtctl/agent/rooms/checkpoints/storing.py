@@ -310,12 +310,10 @@ class Parts:
         found = find(name, self._at)
         if found is None or not stat.S_ISDIR(found.st_mode):
             return
-        place = os.path.join("/proc/self/fd/%d" % self._at, name)
-        for above, _, names in os.walk(place, topdown=False):
-            for one in names:
-                path = os.path.relpath(os.path.join(above, one), place)
-                os.rename(os.path.join(name, path), flat(path), src_dir_fd=self._at, dst_dir_fd=self._at)
-            os.rmdir(above)
+        for above, _, names, _ in os.fwalk(name, topdown=False, dir_fd=self._at):
+            for path in (os.path.join(above, one) for one in names):
+                os.rename(path, flat(os.path.relpath(path, name)), src_dir_fd=self._at, dst_dir_fd=self._at)
+            os.rmdir(above, dir_fd=self._at)
 
     def _refuse_taken(self, name: str) -> None:
         if find(name, self._place) is not None:
