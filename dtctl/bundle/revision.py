@@ -21,7 +21,6 @@ from dtctl.bundle import Bundle, FileEntry
 from dtctl.bundle.git_objects import Objects, Unreadable
 from dtctl.bundle.git_repository import INSPECT_S, LONGEST, Damaged, common_of, find, head, printable, remote_of
 from dtctl.bundle.ignore import index_entries
-from dtctl.bundle.unified_diff import DIFF_S, lines_of, unified
 from dtctl.dataclass import dataclass
 from dtctl.folder import read_regular
 from dtctl.model import Revision
@@ -33,6 +32,7 @@ _DEEPEST = 100
 _FILE_BYTES = 1 << 17
 """The size of the largest file whose lines are compared."""
 _DIFF_BYTES = 1 << 19
+_DIFF_S = 2.0
 _LARGEST_HASHED = 1 << 28
 _SYMBOLIC, _SUBMODULE, _DIRECTORY = 0o120000, 0o160000, 0o040000
 _LFS_BYTES = 1024
@@ -221,7 +221,7 @@ class _Comparison:
 
     def _diff(self, paths: Sequence[str], committed: Mapping[str, tuple[int, str]]) -> tuple[str, str]:
         """The diff, and what it does not contain."""
-        until = time.monotonic() + DIFF_S
+        until = time.monotonic() + _DIFF_S
         pieces: list[str] = []
         size = 0
         for number, path in enumerate(paths):
@@ -255,6 +255,8 @@ class _Comparison:
         if b"\0" in before[:8000] or b"\0" in after[:8000]:
             return "".join([*lines, f"Binary files a/{shown} and b/{shown} differ\n"])
         old, new = f"a/{shown}" if mode else "/dev/null", f"b/{shown}" if now else "/dev/null"
+        from dtctl.bundle.unified_diff import lines_of, unified  # most code is that of its commit
+
         hunks = unified(lines_of(before), lines_of(after), old, new)
         if hunks is None:
             return "".join([*lines, "too large to compare\n"])

@@ -6,7 +6,7 @@ import difflib
 import time
 from collections import Counter
 
-DIFF_S = 2.0
+_DIFF_S = 2.0
 """How long the comparison of two texts may take."""
 _MOST_PAIRS = 2_000_000
 """The most pairs of equal lines in two files: difflib goes through all of them for each match."""
@@ -54,7 +54,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
     def find_longest_match(
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
     ) -> difflib.Match:
-        self._until = self._until or time.monotonic() + DIFF_S
+        self._until = self._until or time.monotonic() + _DIFF_S
         if time.monotonic() > self._until:
             raise TimeoutError
         return super().find_longest_match(alo, ahi, blo, bhi)
