@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoint_files import WHOLE, trainer, write
+from tests.checkpoint_files import WHOLE, torch_file, trainer, write
 from tests.desk import Desk
 from tests.local.test_checkpoints import CLUSTER
 
@@ -81,3 +81,16 @@ def test_old_ones_are_removed(home: Desk, saved: Path) -> None:
         os.utime(saved / f"checkpoint-{step}/trainer_state.json", (at, at))
     assert "2 removed" in home.dtctl("checkpoints", "prune", "--keep", "1", "-y")
     assert [path.name for path in saved.iterdir()] == ["checkpoint-500"]
+
+
+def test_lightnings_default_directory_is_no_exception(home: Desk, saved: Path) -> None:
+    place = saved / "lightning_logs/version_3/checkpoints"
+    for number, step in enumerate((300, 400, 500)):
+        write(place, {f"epoch=0-step={step}.ckpt": torch_file()})
+        os.utime(place / f"epoch=0-step={step}.ckpt", (1e9 + number, 1e9 + number))
+    assert "lightning_logs/version_3/checkpoints/epoch=0-step=500.ckpt" in home.dtctl("checkpoints")
+    assert ": sound, " in home.dtctl("checkpoints", "verify", "500")
+    home.dtctl("checkpoints", "pull", "400", "here")
+    assert files_below(home.project / "here") == {"epoch=0-step=400.ckpt": torch_file()}
+    assert "2 removed" in home.dtctl("checkpoints", "prune", "--keep", "1", "-y")
+    assert [path.name for path in place.iterdir()] == ["epoch=0-step=500.ckpt"]

@@ -113,7 +113,52 @@ def accelerate(directory: Path, steps: int, pause: float) -> None:
         time.sleep(pause)
 
 
+def accelerate_default(directory: Path, steps: int, pause: float) -> None:
+    """With the names and the directory that accelerate chooses: checkpoints/checkpoint_N."""
+    import accelerate
+
+    class Steps:
+        value = 0
+
+        def state_dict(self) -> dict[str, int]:
+            return {"value": self.value}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            self.value = state["value"]
+
+    settings = accelerate.utils.ProjectConfiguration(str(directory), automatic_checkpoint_naming=True)
+    accelerator = accelerate.Accelerator(cpu=True, project_config=settings)
+    model, optimizer = accelerator.prepare(*parts())
+    count = Steps()
+    accelerator.register_for_checkpointing(count)
+    found = newest(directory / "checkpoints", r"checkpoint_(\d+)")
+    if found:
+        accelerator.load_state()
+        settings.iteration = found[0] + 1
+    say("continues from", count.value)
+    for step in range(count.value + 1, steps + 1):
+        train(model, optimizer)
+        count.value = step
+        accelerator.save_state()
+        say("saved", step)
+        time.sleep(pause)
+
+
+def lightning_default(directory: Path, steps: int, pause: float) -> None:
+    """Where Lightning saves by default: a new directory at each start, so a program searches all of them."""
+    found = max(
+        directory.glob("lightning_logs/*/checkpoints/*.ckpt"), key=lambda path: path.stat().st_mtime, default=None
+    )
+    fit_lightning(steps, pause, {"default_root_dir": directory}, None, found)
+
+
 def lightning(directory: Path, steps: int, pause: float) -> None:
+    fit_lightning(steps, pause, {"logger": False}, directory, "last")
+
+
+def fit_lightning(
+    steps: int, pause: float, where: dict[str, Any], place: Path | None, begin: Path | str | None
+) -> None:
     import torch
     from lightning import pytorch
 
@@ -132,15 +177,27 @@ def lightning(directory: Path, steps: int, pause: float) -> None:
         def on_train_start(self) -> None:
             say("continues from", self.trainer.global_step)
 
-    saves = pytorch.callbacks.ModelCheckpoint(dirpath=directory, every_n_train_steps=1, save_top_k=-1, save_last=True)
-    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    saves = pytorch.callbacks.ModelCheckpoint(
+        dirpath=place, every_n_train_steps=1, save_top_k=-1, save_last=place is not None
+    )
+    quiet: dict[str, Any] = {**where, "enable_progress_bar": False, "enable_model_summary": False}
     trainer = pytorch.Trainer(max_steps=steps, max_epochs=-1, accelerator="cpu", devices=1, callbacks=[saves], **quiet)
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(64, 64)), batch_size=8)
-    trainer.fit(Module(), data, ckpt_path="last")
+    trainer.fit(Module(), data, ckpt_path=begin)
     say("saved", trainer.global_step)
 
 
 def huggingface(directory: Path, steps: int, pause: float) -> None:
+    train_huggingface(directory, steps, pause, {"output_dir": str(directory)})
+
+
+def huggingface_default(directory: Path, steps: int, pause: float) -> None:
+    """In the directory that the Trainer chooses in the working directory: trainer_output."""
+    os.chdir(directory)
+    train_huggingface(directory / "trainer_output", steps, pause, {})
+
+
+def train_huggingface(directory: Path, steps: int, pause: float, where: dict[str, Any]) -> None:
     import torch
     import transformers
 
@@ -155,7 +212,7 @@ def huggingface(directory: Path, steps: int, pause: float) -> None:
     config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=16)
     rows = [{"input_ids": torch.arange(8), "labels": torch.arange(8)} for _ in range(64)]
     arguments = transformers.TrainingArguments(
-        output_dir=str(directory),
+        **where,
         max_steps=steps,
         save_steps=1,
         per_device_train_batch_size=2,
@@ -218,8 +275,11 @@ SAVERS = {
     "safetensors": safetensors,
     "dcp": dcp,
     "accelerate": accelerate,
+    "accelerate-default": accelerate_default,
     "lightning": lightning,
+    "lightning-default": lightning_default,
     "huggingface": huggingface,
+    "huggingface-default": huggingface_default,
     "deepspeed": deepspeed,  # typed by hand where it is installed: it compiles C++ for minutes at its first start
     "keras": keras,
 }

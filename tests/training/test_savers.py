@@ -86,6 +86,41 @@ def test_what_a_library_saves_is_listed_verified_and_pulled(kind: str, tmp_path:
         assert f"{name}" in user.dtctl("checkpoints")
 
 
+DEFAULTS = {
+    "lightning-default": ("lightning", "lightning_logs/version_{version}/checkpoints/epoch=0-step={step}.ckpt"),
+    "accelerate-default": ("accelerate", "checkpoints/checkpoint_{index}"),
+    "huggingface-default": ("huggingface", "trainer_output/checkpoint-{step}"),
+}
+"""What each library chooses itself where a program names only a directory, or none."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_where_a_library_saves_by_default_dtctl_does_its_work(kind: str, tmp_path: Path) -> None:
+    output, (row, name) = tmp_path / "output", DEFAULTS[kind]
+    output.mkdir()
+    assert continued(kind, output, 2) == 0
+    assert continued(kind, output, 4) == 2  # Lightning saves it elsewhere than the first two
+    names = [name.format(version=(step - 1) // 2, step=step, index=step - 1) for step in (1, 2, 3, 4)]
+    with desk(tmp_path / "home", name="savers") as user:
+        (user.project / "train.py").touch()
+        (user.project / "cluster.yaml").write_text(CLUSTER.format(output=output))
+        [place] = json.loads(user.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+        found = {one["prefix"]: (one["kind"], one["complete"]) for one in place["all"]}
+        assert {one: found.get(one) for one in names} == dict.fromkeys(names, (row, True))
+        assert place["newestComplete"]["prefix"] == names[-1]
+        user.dtctl("checkpoints", "verify", "--all")
+        user.dtctl("checkpoints", "pull", "here")
+        assert (user.project / "here" / Path(names[-1]).name).exists()
+        damage(output / names[-1])
+        assert "damaged" in user.dtctl("checkpoints", "verify", names[-1], code=1)
+        assert repair_directory(str(output))
+        assert (output / names[-1]).parent.joinpath("damaged", Path(names[-1]).name).exists()
+        assert continued(kind, output, 5) == 3
+        user.dtctl("checkpoints", "prune", "--keep", "1", "-y")
+        assert not (output / names[0]).exists()
+
+
 @pytest.mark.parametrize("kind", RESUMED)
 def test_training_continues_from_the_older_one_when_the_newest_was_cut_off(kind: str, tmp_path: Path) -> None:
     continued(kind, tmp_path, 3)

@@ -10,7 +10,7 @@ import re
 
 from ..host.budget import Silent, within
 from ..records.spec import Spec, has_lead
-from . import reading
+from . import formats, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def _of_report(found: CheckpointReport, runs: Mapping[str, Sequence[Run]], new: 
     """The newest of each directory. `runs`: those that may have saved in it, the newest first; none of a mark alone."""
     seen_places = set()
     for one in found["all"]:
-        place = os.path.dirname(os.path.realpath(os.path.join(found["dir"], one["prefix"])))
+        below = formats.home(os.path.dirname(one["prefix"]))
+        place = os.path.realpath(os.path.join(found["dir"], below))
         if not one["complete"] or place in seen_places:
             continue
         seen_places.add(place)

@@ -20,7 +20,7 @@ from .trees import Names, Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional, Tuple
+    from typing import Callable, List, Optional, Sequence, Tuple
 
     from ..host.budget import Budget
     from ..records.checkpoints import Checkpoint, CheckpointKind
@@ -52,12 +52,31 @@ class Inspected:
         self.shards = shards
 
 
+ANY = "*"
+
+
+class Route:
+    """Names of directories from a searched one down to one with checkpoints; ANY is each that is no checkpoint.
+
+    `home`: how many of them lead to the directory that a program is given, below which its library adds the others.
+    """
+
+    def __init__(self, *names: str, home: int = 0) -> None:
+        self.names = names
+        self.home = home
+
+    def fits(self, parts: Sequence[str]) -> bool:
+        pairs = zip(self.names, parts)
+        return len(self.names) == len(parts) and all(name in (ANY, part) for name, part in pairs)
+
+
 class Format:
     """A format. `resumes`: whether a training continues from it; others hold weights alone.
 
     `pointer`: the file beside it that names the one to restore. `numbered`: a trainer takes the one with the largest
     number, so that a damaged one is in the way of older ones. `newest_link`: names of files that may be links to the
-    newest one. Of others the program knows the names. `is_repaired`: whether a damaged one is set aside.
+    newest one. Of others the program knows the names. `is_repaired`: whether a damaged one is set aside. `routes`:
+    where its library saves by default, if that is deeper than the searched directory and its subdirectories.
     """
 
     is_directory = False
@@ -75,6 +94,7 @@ class Format:
         is_repaired: bool = True,
         temporary: Optional[str] = None,
         no_checksums: Optional[str] = None,
+        routes: Tuple[Route, ...] = (),
     ) -> None:
         self.kind = kind
         self.title = title
@@ -86,6 +106,7 @@ class Format:
         self.is_repaired = is_repaired
         self.temporary = temporary
         self.no_checksums = no_checksums
+        self.routes = routes
 
     def inspect(self, path: str, budget: Budget) -> Inspected:
         """Raises OSError, Spent, and one of Foreign."""
@@ -117,8 +138,11 @@ class FileFormat(Format):
         resumes: bool = True,
         newest_link: Optional[str] = None,
         links: bool = False,
+        routes: Tuple[Route, ...] = (),
     ) -> None:
-        super().__init__(kind, title, texts, resumes=resumes, newest_link=newest_link, is_repaired=resumes)
+        super().__init__(
+            kind, title, texts, resumes=resumes, newest_link=newest_link, is_repaired=resumes, routes=routes
+        )
         self.names = names
         self.links = links
         """Whether a link with such a name is listed; otherwise what it leads to is."""
@@ -243,6 +267,14 @@ _ZIP_WHOLE = "the archive's table of contents, at its end, is there and reaches 
 _TORCH_STEP = "a number after `step` or `iter` in the name, else `global_step`, `step` or `iteration` in its pickle"
 _EVERY_PART = "every file in it is whole by its own format"
 
+_OF_LOGGERS = (
+    Route(ANY, ANY, "checkpoints"),
+    Route(ANY, "lightning_logs", ANY, "checkpoints", home=1),
+    Route(ANY, "checkpoints"),
+)
+"""NAME/VERSION/checkpoints of the first logger (lightning/pytorch/callbacks/model_checkpoint.py, __resolve_ckpt_dir)
+below the directory that the Trainer is given, or, with the usual name, below one in it; and VERSION/checkpoints."""
+
 TENSORFLOW = Format(
     "tensorflow",
     "TensorFlow 1 and 2",
@@ -302,7 +334,7 @@ FILES = (
         "lightning",
         "Lightning",
         Texts(
-            "`*.ckpt`, written by `torch.save`",
+            "`*.ckpt`, written by `torch.save`, also in `NAME/VERSION/checkpoints/` below, as its loggers choose it",
             _ZIP_WHOLE,
             "`step=N` in the name, else `global_step` in its pickle",
             "none",
@@ -310,6 +342,7 @@ FILES = (
         ),
         names=torch_files.LIGHTNING_NAME,
         newest_link=r"last(?:-v[0-9]+)?\.ckpt\Z",
+        routes=_OF_LOGGERS,
         problem=torch_files.problem,
         damage=_torch_damage,
         step=torch_files.step,
@@ -414,8 +447,38 @@ DIRECTORIES = (
 FORMATS = (TENSORFLOW, *FILES, *DIRECTORIES)
 BY_KIND = {row.kind: row for row in FORMATS}
 
+ROUTES = tuple(route for row in FORMATS for route in row.routes)
+
 PASSING = r"(?s)(?:%s)\Z" % "|".join([*(row.temporary for row in FORMATS if row.temporary), r"\..*\.part"])
 """Names of what no save has finished, and of checkpoints that arrive."""
+
+
+def _route(parts: Sequence[str]) -> Optional[Route]:
+    return next((route for route in ROUTES if route.fits(parts)), None)
+
+
+def is_searched(below: str) -> bool:
+    """Whether checkpoints are searched for in this directory, by its path below a directory of them."""
+    parts = below.split("/") if below else []
+    sound = not any(part in ("", ".", "..") or "\0" in part for part in parts)
+    return sound and (len(parts) <= 1 or _route(parts) is not None)
+
+
+def home(below: str) -> str:
+    """The directory that a program was given to save in this one, by their paths below a directory of checkpoints."""
+    parts = below.split("/")
+    route = _route(parts) if len(parts) > 1 else None
+    return below if route is None else "/".join(parts[: route.home])
+
+
+_NUMBERED_VERSION = r"(?<![^/])version_[0-9]+(?=/checkpoints\Z)"
+
+
+def any_version(below: str) -> str:
+    """The same for directories of which a library begins a new one at each start: a program looks for its newest
+    checkpoint in all of them.
+    """
+    return re.sub(_NUMBERED_VERSION, "version_#", below)
 
 
 def of_file(name: str) -> Optional[FileFormat]:

@@ -1,8 +1,9 @@
 """The checkpoints of each format (formats.py), read without its library (docs/agent.md, "Checkpoints").
 
-It reads each directory and its direct subdirectories, as tasks often save to `output/chief/`. It skips files of a save
-in progress, the directories that sharded saves work in, those whose names TensorFlow's guide and its Estimator give to
-temporary saves of workers other than the chief, and those in which a checkpoint arrives.
+It reads each directory and its direct subdirectories, as tasks often save to `output/chief/`, and what lies deeper on
+the routes of a format, where it follows no link. It skips files of a save in progress, the directories that sharded
+saves work in, those whose names TensorFlow's guide and its Estimator give to temporary saves of workers other than the
+chief, and those in which a checkpoint arrives.
 
 Other users may write there, and the file system may hang: everything is validated, only regular files are opened, and a
 search ends after a few seconds, with its findings so far.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from contextlib import suppress
 
@@ -142,26 +144,52 @@ def _answer(directory: str, until: float) -> CheckpointReport:
 def _list(listing: _Look) -> None:
     with suppress(OSError):
         listing.identity = str(os.stat(listing.directory).st_ino)
-    for below in ("", *_collect(listing, "")):
-        if below:
-            _collect(listing, below + "/")
+    below: Dict[str, List[str]] = {"": _collect(listing, "")}
+    for name in below[""]:
+        below[name + "/"] = _collect(listing, name + "/")
+    for place in dict.fromkeys(place for route in formats.ROUTES for place in _on_route(listing, route, below)):
+        _collect(listing, place)
 
 
-def _collect(listing: _Look, below: str) -> List[str]:
-    """Adds the checkpoints of one directory; returns its subdirectories that may contain more."""
+def _on_route(listing: _Look, route: formats.Route, below: Dict[str, List[str]]) -> List[str]:
+    """The directories at the end of this route. `below`: the subdirectories of those that were read."""
+    places = [""]
+    for name in route.names:
+        if name != formats.ANY:
+            places = [place + name + "/" for place in places if _is_directory(listing, place + name)]
+            continue
+        for place in places:
+            if place not in below:
+                below[place] = _collect(listing, place, listed_only=True)
+        places = [place + each + "/" for place in places for each in below[place]]
+    return places
+
+
+def _is_directory(listing: _Look, path: str) -> bool:
+    listing.budget.check()
+    with suppress(OSError):
+        return stat.S_ISDIR(os.lstat(os.path.join(listing.directory, path)).st_mode)
+    return False
+
+
+def _collect(listing: _Look, below: str, listed_only: bool = False) -> List[str]:
+    """Adds the checkpoints of one directory, unless it is only listed; returns its subdirectories that may contain
+    more.
+    """
     directories: List[str] = []
     try:
         with os.scandir(os.path.join(listing.directory, below)) as listed:
             for entry in listed:
                 listing.budget.name()
-                if _add(listing.found, below, entry) or entry.name == ASIDE or re.match(formats.PASSING, entry.name):
+                is_found = not listed_only and _add(listing.found, below, entry)
+                if is_found or entry.name == ASIDE or re.match(formats.PASSING, entry.name):
                     continue
                 if files.leads_on(entry):
                     row = formats.of_directory(entry.path)
-                    if row is not None and (row.links or not entry.is_symlink()):
-                        _add_directory(listing.found, below, entry, row)
-                    elif not below and row is None:
+                    if row is None and not (below and entry.is_symlink()):
                         directories.append(entry.name)
+                    elif row is not None and not listed_only and (row.links or not entry.is_symlink()):
+                        _add_directory(listing.found, below, entry, row)
     except (FileNotFoundError, NotADirectoryError):
         pass  # nothing has been saved yet
     except OSError as error:  # foreign entries there must not hide the rest

@@ -81,9 +81,10 @@ def _repair(directory: str, until: float, verify_all: bool, scratch: bool) -> Li
     done = []
     for one in found:  # newest first
         if one["complete"]:
-            newest.setdefault(_series(one), one)
+            for series in (_series(one), _of_all_versions(one)):
+                newest.setdefault(series, one)
     for one in reversed(found):
-        good = newest.get(_series(one))
+        good = newest.get(_series(one)) or newest.get(_of_all_versions(one))
         afresh = good is None and scratch and problem is None
         if one["complete"] or not (afresh or (good is not None and one["time"] >= good["time"])):
             continue
@@ -98,10 +99,16 @@ def _series(one: Checkpoint) -> Tuple[str, str, str]:
     return formats.series(one) or (below, row.kind, "" if row.newest_link else name)
 
 
+def _of_all_versions(one: Checkpoint) -> Tuple[str, str, str]:
+    """Its series with those of other starts of the program."""
+    below, kind, name = _series(one)
+    return formats.any_version(below), kind, name
+
+
 def _set_aside(directory: str, one: Checkpoint, good: Optional[Checkpoint], until: float) -> str:
     """The result as text. `good`: the checkpoint to restore in its place; None: none."""
     row, (below, damaged) = formats.BY_KIND[one["kind"]], os.path.split(one["prefix"])
-    kept = os.path.basename(good["prefix"]) if good is not None else None
+    kept = os.path.basename(good["prefix"]) if good is not None and _is_beside(good, one) else None
     try:
         with OpenDirectory.of(directory, below, until) as place:
             if row is formats.TENSORFLOW:
@@ -298,6 +305,14 @@ def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[Los
         return None
 
 
+def _place(path: str) -> str:
+    return formats.any_version(os.path.dirname(path))
+
+
+def _is_beside(one: Checkpoint, other: Checkpoint) -> bool:
+    return os.path.dirname(one["prefix"]) == os.path.dirname(other["prefix"])
+
+
 def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Optional[LostCheckpoint]:
     found = []
     for directory in directories:
@@ -310,7 +325,7 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
     directory, newest = max(found, key=lambda one: one[1]["time"])
     path = os.path.join(directory, newest["prefix"])
     complete = [os.path.join(directory, one["prefix"]) for directory, one in found if one["complete"]]
-    if any(os.path.dirname(one) == os.path.dirname(path) for one in complete):
+    if any(_place(one) == _place(path) for one in complete):
         return None
     for other in others:
         good = reading.read_checkpoints(other, until + reading.LEAST_S)["newest_complete"]

@@ -127,9 +127,14 @@ def directory(path: str, at: Optional[int] = None) -> int:
 
 
 def directory_below(path: str, name: str) -> int:
-    """The descriptor of a directory in another, which itself may be reached through any link. Raises Unfit, OSError."""
-    base = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return directory(name, base)
-    finally:
-        os.close(base)
+    """The descriptor of a directory below another, which itself may be reached through any link; `name` may be a path,
+    of which each step follows links by the rule of `leads_on`. Raises Unfit, OSError.
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for step in name.split("/"):
+        above = opened
+        try:
+            opened = directory(step, above)
+        finally:
+            os.close(above)
+    return opened

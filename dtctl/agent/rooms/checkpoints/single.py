@@ -97,12 +97,17 @@ def prune(run: Owner, request: PruneRequest, live: bool, alive: Alive) -> List[P
 def _path(run: Owner, wanted: CheckpointPath) -> str:
     if wanted["dir"] not in run.places():
         raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(wanted["dir"])[:200])
-    parts = wanted["prefix"].split("/")
-    if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise Refused("bad_request", "%s is not the name of a checkpoint" % ascii(wanted["prefix"])[:200])
-    if len(parts) == 2:
-        os.close(files.directory_below(wanted["dir"], parts[0]))  # no link of another user's
-    return os.path.join(wanted["dir"], wanted["prefix"])
+    return existing(wanted["dir"], wanted["prefix"])
+
+
+def existing(directory: str, prefix: str) -> str:
+    """The path of a checkpoint, which lies where checkpoints are searched for. Raises Refused, OSError."""
+    below, name = os.path.split(prefix)
+    if name in ("", ".", "..") or "\0" in name or not formats.is_searched(below):
+        raise Refused("bad_request", "%s is not the name of a checkpoint" % ascii(prefix)[:200])
+    if below:
+        os.close(files.directory_below(directory, below))  # no link of another user's
+    return os.path.join(directory, prefix)
 
 
 def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
