@@ -313,7 +313,7 @@ class PostedRequest(Because):
     joins: Default[AtMost[Dict[Name, Spare], MOST_SLOTS], {}]
     """The hosts that join the run as spares."""
     replace_s: Default[Optional[Seconds], None]
-    """As in `moved`."""
+    """The time after which they replace hosts, if the run began without spares."""
 
 
 class RequestBook(Record):
