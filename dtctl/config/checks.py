@@ -503,7 +503,12 @@ def replace_after_s(content: ClusterFile) -> float | None:
         return None
     if said.replace_s is not None:
         return said.replace_s
-    auto_s = max(REPLACE_S, shortest_replace_s(content.grace_s))
+    return auto_replace_s(content)
+
+
+def auto_replace_s(content: ClusterFile | Cluster) -> float | None:
+    """The same where the file sets no time."""
+    said, auto_s = content.recovery, max(REPLACE_S, shortest_replace_s(content.grace_s))
     return auto_s if said.host_timeout_s is None or auto_s < said.host_timeout_s else None
 
 

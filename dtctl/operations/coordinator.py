@@ -363,9 +363,11 @@ def _key(inventory: Inventory) -> str:
 
     They may learn at different times of a new coordinator or of moved tasks.
     """
-    roster = inventory["roster"]
-    if inventory["spares"]:  # addresses change with the places of tasks
+    roster, joined = inventory["roster"], inventory["moved"]["joined"]
+    spares = {host: spare for host, spare in inventory["spares"].items() if host not in joined}
+    if spares or inventory["voting"]:  # addresses change with the places of tasks
         roster = [
             {**member, "host": member["slot"] or member["host"], "slot": None, "address": None} for member in roster
         ]
-    return json.dumps({**inventory, "roster": roster, "moved": None, "term": 0, "elected": None}, sort_keys=True)
+    later = {"roster": roster, "spares": spares, "moved": None, "term": 0, "elected": None}
+    return json.dumps({**inventory, **later}, sort_keys=True)

@@ -1,5 +1,5 @@
 """Keys and certificates by which agents authenticate each other; the controller makes them and distributes them over
-SSH.
+SSH. It keeps the key that signs them, for hosts that join the run later.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from dtctl.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -37,7 +39,7 @@ class Credentials:
 
 
 class Authority:
-    """Issues the certificates of a run's hosts. Its key never leaves this process: no host can be added later.
+    """Issues the certificates of a run's hosts.
 
     `issue` may be called by several threads at once; it takes a fraction of a millisecond.
     """
@@ -59,12 +61,31 @@ class Authority:
             self._key,
         )
 
+    def to_json(self) -> dict[str, str]:
+        """Everything that `restored` needs. It is secret."""
+        return {"key": _private(self._key), "certificate": self._certificate, "port_token": self._port_token}
+
+    @classmethod
+    def restored(cls, run: str, data: Mapping[str, str]) -> Authority:
+        """The authority of a run, from what `to_json` has returned. Raises ValueError, KeyError and TypeError."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key = load_pem_private_key(data["key"].encode("ascii"), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("it is not the key of an authority")
+        found = cls.__new__(cls)
+        found._run, found._key = run, key
+        found._certificate, found._port_token = str(data["certificate"]), str(data["port_token"])
+        found._name = x509.load_pem_x509_certificate(found._certificate.encode("ascii")).subject
+        return found
+
     def issue(self, host: str, *, coordinates: bool) -> Credentials:
         """Issues new credentials for one host, with which it can dial; a host that coordinates, or may, can be
         dialled.
         """
         from cryptography import x509
-        from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -79,10 +100,14 @@ class Authority:
             .add_extension(x509.ExtendedKeyUsage(ends), critical=False)
             .add_extension(names, critical=True)
         )
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        return Credentials(private.decode("ascii"), _sealed(builder, self._key), self._certificate, self._port_token)
+        return Credentials(_private(key), _sealed(builder, self._key), self._certificate, self._port_token)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> str:
+    from cryptography.hazmat.primitives import serialization
+
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode("ascii")
 
 
 def _builder(

@@ -33,6 +33,7 @@ from dtctl.paths import check_private, state_directory
 if TYPE_CHECKING:
     from dtctl.bundle import Manifest
     from dtctl.config.cluster import Cluster
+    from dtctl.operations.credentials import Authority
     from dtctl.operations.failed_starts import FailedStart
     from dtctl.operations.snapshot import RunStatus
 
@@ -134,10 +135,28 @@ class Memory:
             return code if fits(code, CodeRecord) else None
         return None
 
+    def keep_authority(self, run: str, authority: Authority) -> None:
+        """Keeps what signs the certificates of a run's hosts, until the run has ended. Without it no host can join."""
+        with suppress(OSError):
+            replace_file(self._key_file(run, make=True), json.dumps(authority.to_json()).encode())
+
+    def authority_of(self, run: str) -> Authority | None:
+        """What this machine has kept; None if it did not start the run, or the run has ended."""
+        from dtctl.operations.credentials import Authority
+
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Authority.restored(run, json.loads(read_regular(self._key_file(run), LIMIT_BYTES)))
+        return None
+
+    def _forget_authority(self, run: str) -> None:
+        with suppress(OSError):
+            self._key_file(run).unlink(missing_ok=True)
+
     def take_back(self, record: RunRecord) -> None:
         """Removes the record of a run whose start was cancelled."""
         assert record.run is not None
         file = self._file(record.run)
+        self._forget_authority(record.run)
         with suppress(OSError):
             self._code_file(record.run).unlink(missing_ok=True)
         with _translated(f"run {record.run} was not started, but is still in {self._directory}", hint=_by_hand(file)):
@@ -187,6 +206,8 @@ class Memory:
         if record.run is None:
             return
         with suppress(OSError, UsageError):
+            if fields.get("outcome"):
+                self._forget_authority(record.run)
             file = self._file(record.run)
             before = self.load(record.run)
             if before is not None and (after := dataclasses.replace(before, **fields)) != before:
@@ -239,6 +260,7 @@ class Memory:
         with _translated(f"run {run} is removed, but is still in {self._directory}", hint=_by_hand(file)):
             file.unlink(missing_ok=True)
             self._code_file(run).unlink(missing_ok=True)
+            self._key_file(run).unlink(missing_ok=True)
             if self.current_id() == run:
                 self._current.unlink(missing_ok=True)
         if record and record.file:
@@ -329,6 +351,9 @@ class Memory:
     def _code_file(self, run: str, *, make: bool = False) -> Path:
         """Its name does not end as those of records do."""
         return self._file(run, make=make).with_suffix(".code")
+
+    def _key_file(self, run: str, *, make: bool = False) -> Path:
+        return self._file(run, make=make).with_suffix(".key")
 
     def _read(self, path: Path) -> RunRecord | None:
         """Reads a record. An invalid one is set aside, so that it is reported once. Raises OtherVersion."""

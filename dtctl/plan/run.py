@@ -220,8 +220,8 @@ class _Planner:
     ) -> tuple[dict[str, tuple[TaskPlan, ...]], dict[str, dict[str, tuple[TaskPlan, ...]]]]:
         """`marked` and `slots` of RunPlan: tasks of each host and those that each spare can take, with marks."""
         cluster = self.roster.cluster
-        if not cluster.standby and not resizes(cluster):
-            return {}, {}
+        if not cluster.standby and not resizes(cluster) and len(voting) < FEWEST_VOTERS:
+            return {}, {}  # no host can join later, either
         planner = dataclasses.replace(self, shared=_Shared(cluster, marked_spec(cluster), resizes(cluster)))
         parts = grouped((part.host, part) for part in self.roster.tasks)
 

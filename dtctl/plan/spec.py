@@ -132,10 +132,11 @@ def run_spec(
         settings={**plan.cluster.settings, "trainer.code": code},
         revision=revision and dict(vars(revision)),
         replaced=dict(replaced),
-        spares={name: _spare(plan, name) for name in plan.cluster.standby},
+        spares={name: spare_of(plan, name) for name in plan.cluster.standby},
         arbiters=list(plan.cluster.arbiters),
         moved=made(Moved),
         resizes=resizes(plan.cluster),
+        movable=bool(plan.marked),
         min_workers=plan.cluster.recovery.min_workers,
         voting=len(plan.voters),
         hold_s=HOLD_S if len(plan.voters) >= FEWEST_VOTERS else None,
@@ -185,7 +186,8 @@ def host_spec(
     return cast("Spec", {**common, **own})
 
 
-def _spare(plan: RunPlan, host: str) -> Spare:
+def spare_of(plan: RunPlan, host: str) -> Spare:
+    """The record of a spare of the plan."""
     tasks = itertools.chain(*plan.slots[host].values())
     return {
         "address": plan.addresses[host],

@@ -88,6 +88,17 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
         out.prose(line)
 
 
+def show_new_hosts(hosts: Sequence[str], run: str) -> None:
+    """Shows what `up` does with hosts that are new in the file since its run was started."""
+    if hosts:
+        verb, what = ("is", "it") if len(hosts) == 1 else ("are", "them")
+        note(
+            f"{fold(hosts)} {verb} new in the file: dtctl up    adds {what} to run {run}, if that is live, as "
+            f"{'a spare' if len(hosts) == 1 else 'spares'}",
+            "dtctl up --replace    starts the run again, with the tasks that the file gives to new hosts",
+        )
+
+
 def order_lines(plan: RunPlan) -> list[str]:
     """Which tasks wait for which, what a loss restarts, and which host coordinates."""
     tasks: dict[str, list[str]] = grouped((task.scope, str(task.id)) for task in plan.tasks)

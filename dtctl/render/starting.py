@@ -267,6 +267,14 @@ def _show_joined(result: UpResult) -> None:
     for host in dict.fromkeys(one.host for one in result.joined.values()):
         tasks = [task for task, one in result.joined.items() if one.host == host]
         note(f"{host} has joined it: {fold_tasks(tasks)}")
+    if result.spares:
+        what = "a spare" if len(result.spares) == 1 else "spares"
+        note(f"{fold(result.spares)} joined it as {what}")
+    for job, number in result.places.items():
+        note(
+            f"{job} has {number} tasks in the file, and fewer in the run: its other hosts are spares of the run",
+            f"dtctl up --replace    starts again with {number}; dtctl scale {job}=N    changes how many of its own run",
+        )
 
 
 _LATER = "dtctl up    adds missing hosts later, and changes nothing else"

@@ -165,6 +165,7 @@ LIES: dict[str, Lie] = {
     "an event of a kind of its own": raw(events(0, event(to="exploded"))),
     "an event of megabytes": raw(events(0, event(why=[{"kind": "said", "text": "x" * 500_000}]))),
     "a thousand events at once": raw(events(0, *[event() for _ in range(1000)])),
+    "a host that joins": raw(line({"type": "join", "joins": {"z": {"address": "z", "addresses": {}}}})),
     "a type that does not exist": raw(line({"type": "shutdown"})),
     "a type that is a list": raw(line({"type": ["state"]})),
     "no type": raw(b"{}\n"),

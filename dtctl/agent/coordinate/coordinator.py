@@ -168,7 +168,8 @@ class Coordinator:
 
     def _has_cancelled_join(self, host: str) -> bool:
         """Whether the host joined a run that had started without it, and the `up` that added it was cancelled."""
-        return host in self._spec["absent"] and (self._takes_back(host) or host in self._lost_sessions)
+        joins = host in self._spec["absent"] or host in self._spec["moved"]["joined"]
+        return joins and (self._takes_back(host) or host in self._lost_sessions)
 
     def _takes_back(self, host: str) -> bool:
         """Whether the host's tasks are cancelled, and its agent has confirmed that."""
@@ -236,6 +237,9 @@ class Coordinator:
         if request["kind"] in ("drain", "undrain"):
             self._request_maintenance(request, now)
             return
+        if request["kind"] == "join":
+            self._request_join(request, now)
+            return
         tasks = [task for task in self.view.present if wanted is None or task in wanted]
         asked = "asked_stop" if request["kind"] == "stop" else "asked_up" if wanted == [] else "asked_restart"
         named = [fact("asked_of", tasks=tasks)] if wanted else []
@@ -271,6 +275,15 @@ class Coordinator:
         else:
             self.view.hosts[host]["excused"] = self.wall
             self._draining.undrain(host, request["by"])
+
+    def _request_join(self, request: PostedRequest, now: float) -> None:
+        names = ", ".join(request["joins"])
+        self._record("request", [fact("asked_join", text=names)], by=request["by"])
+        if self.decided:
+            return
+        refusal = self._moving.join(request["joins"], request["replace_s"], now)
+        if refusal is not None:
+            self._record("decision", [refusal])
 
     def end_superseded(self, now: float) -> None:
         """The run was ended elsewhere, while this coordinator was away."""

@@ -22,7 +22,7 @@ from .fence import Fence, clock
 from .following import hello, news
 from .history import History
 from .orders import Commits
-from .view import first_view, is_of
+from .view import first_view, is_of, take_in_joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Leading:
             spec = files.spec(view["moved"])
         elif view is not None:
             view["moved"] = spec["moved"]
+        if view is not None:
+            take_in_joined(view, spec)
         self._spec = spec
         services = checkpoint_services(files, spec)
         has_lease = voter.election.has_lease if voter is not None else None

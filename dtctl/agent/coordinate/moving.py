@@ -1,4 +1,4 @@
-"""Spares that take the places of lost hosts: when, which of them, and what is restarted.
+"""Spares that take the places of lost hosts: when, which of them, and what is restarted; and hosts that join as such.
 
 A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its slots are moved, with what its
 loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent restarts
@@ -10,14 +10,15 @@ one.
 
 from __future__ import annotations
 
+from ..records.kinds import InvalidValue
 from ..records.reasons import Fact, fact, sentence
-from ..run import drains
+from ..run import drains, gang
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set
 
-    from ..records.spec import Moved
+    from ..records.spec import Moved, Spare
     from ..run.outcome import Judgement
     from .contacts import Contacts
     from .recovery import Recovery
@@ -68,6 +69,26 @@ class Moving:
         for host in self._view.hosts.keys() - set(lost):
             self._view.replace_alert("no_spare", None, host)
         return self._move(moves, missed, term, now, wall) if moves else None
+
+    def join(self, hosts: Mapping[str, Spare], replace_s: Optional[float], now: float) -> Optional[Fact]:
+        """Makes these hosts spares of the run, as soon as a majority of the voters knows it. Returns why it does not.
+
+        The term of the last move stays: absences count on from it.
+        """
+        view, before, text = self._view, self._view.data["moved"], ", ".join(hosts)
+        if self._term_of_lease is None or self._term_of_lease(now) is None:
+            return fact("cannot_join", text=text)
+        joined = {**before["joined"], **{host: one for host, one in hosts.items() if host not in before["joined"]}}
+        after: Moved = {**before, "number": before["number"] + 1, "joined": joined}
+        if after["replace_s"] is None:
+            after["replace_s"] = replace_s
+        try:
+            gang.check_joined(view.spec, after)
+        except InvalidValue as wrong:
+            return fact("never_joins", text=text, what=str(wrong))
+        if joined != before["joined"]:
+            view.data["moved"] = after  # the next agent here adds them to the hosts
+        return None
 
     def awaits_fence(self, now: float) -> bool:
         """Whether moves of an earlier coordinator wait again: the lost host may have reached another one later."""
@@ -160,7 +181,7 @@ class Moving:
             for task in self._tasks_in(slot):
                 last = max(view.entry(task)["attempt"], view.intents[task]["after"])
                 view.wanted([task], after=last)
-        after: Moved = {"number": before["number"] + 1, "term": term, "slots": {**before["slots"], **moves}}
+        after: Moved = {**before, "number": before["number"] + 1, "term": term, "slots": {**before["slots"], **moves}}
         after["slots"] = {slot: host for slot, host in after["slots"].items() if slot != host}
         if failure is None:
             view.data["moved"] = after

@@ -55,7 +55,7 @@ def first_view(spec: Spec, wall: float) -> RunView:
         phase="starting",
         condition=created,
         conditions=[],
-        hosts={host: {"absent": host in spec["absent"]} for host in hosts_of(spec)},
+        hosts={host: {"absent": host in spec["absent"] or _has_yet_to_join(spec, host)} for host in hosts_of(spec)},
         intents={member["task"]: {"want": "hold"} for member in spec["roster"]},
         incidents=[],
         restarts=0,
@@ -67,9 +67,26 @@ def first_view(spec: Spec, wall: float) -> RunView:
 
 
 def is_of(view: RunView, spec: Spec) -> bool:
-    """Whether a view that was read from the disk is about the tasks and hosts of the run."""
+    """Whether a view that was read from the disk is about the tasks and hosts of the run.
+
+    Of the two, one may know of hosts that have joined, and the other not yet.
+    """
     tasks = {member["task"] for member in spec["roster"]}
-    return view["run"] == spec["run"] and set(view["hosts"]) == set(hosts_of(spec)) and set(view["intents"]) == tasks
+    hosts, joined = set(hosts_of(spec)), {*spec["moved"]["joined"], *view["moved"]["joined"]}
+    has_hosts = hosts - joined <= set(view["hosts"]) <= hosts | joined
+    return view["run"] == spec["run"] and has_hosts and set(view["intents"]) == tasks
+
+
+def take_in_joined(view: RunView, spec: Spec) -> None:
+    """Adds the hosts that have joined since the view was written, as absent until their agents connect."""
+    for host in spec["moved"]["joined"]:
+        if host not in view["hosts"]:
+            view["hosts"][host] = made(Contact, absent=True)
+
+
+def _has_yet_to_join(spec: Spec, host: str) -> bool:
+    has_tasks = any(member["host"] == host for member in spec["roster"])
+    return host in spec["moved"]["joined"] and not has_tasks
 
 
 class View:

@@ -6,7 +6,7 @@ from .checkpoints import OutputMark as OutputMark
 from .checkpoints import Reports, Saved
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .run_state import Entries, Intents, State
-from .spec import Inventory
+from .spec import MOST_VOTERS, CoordinatorAddress, Inventory
 from .starting import Credentials
 from .values import (
     MOST_CLUSTERS,
@@ -18,9 +18,11 @@ from .values import (
     MOST_SETUP_LOGS,
     MOST_TAKEN,
     MOST_TASKS,
+    BundleId,
     By,
     Count,
     Epoch,
+    Hex64,
     Line,
     Name,
     Path,
@@ -142,6 +144,32 @@ class Joining(Record):
     inventory: Inventory
     credentials: AtMost[Dict[Name, Credentials], 4096]
     """Host -> its credentials."""
+
+
+class CodeFile(Record):
+    """A file of a bundle, as its manifest lists it."""
+
+    mode: Count
+    size: Count
+    sha256: Hex64
+
+
+class JoinResult(Record):
+    """What a host needs to join a live run that is new in the cluster file, as the coordinator's host knows it."""
+
+    run: Name
+    digest: Line
+    """The digest with which the run was started."""
+    bundle: Optional[BundleId]
+    file: Optional[CodeFile]
+    """The cluster file in the bundle; null: it has none at this path."""
+    movable: bool
+    inventory: Inventory
+    coordinator: CoordinatorAddress
+    voters: AtMost[List[CoordinatorAddress], MOST_VOTERS]
+    replace_s: Optional[Seconds]
+    awaited: AtMost[List[Name], 4096]
+    """Hosts that have been added, and whose agents have not connected yet."""
 
 
 class LeftOpen(Record):

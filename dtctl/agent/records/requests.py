@@ -6,6 +6,7 @@ Requests that need more records are in starting.py, checkpoints.py and tensorboa
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
 from .reasons import Why
 from .run_state import RunEnd
+from .spec import MOST_SLOTS, CodePath, Spare
 from .values import BundleId, By, Count, Epoch, Line, Name, Path, Port, Seconds, TaskName, Tasks
 
 START = b"\x1e"
@@ -130,6 +131,17 @@ class DrainRequest(UndrainRequest):
     """Stops the tasks of a host, and holds them and those that cannot continue without them; or tasks of a job."""
 
     grace_s: Default[Optional[Seconds], None]
+
+
+class JoinRequest(Request):
+    """Adds hosts to a live run as spares; without hosts, only asks for what these need."""
+
+    file: Default[Optional[CodePath], None]
+    """The cluster file's path in the code directory, if it is there."""
+    joins: Default[AtMost[Dict[Name, Spare], MOST_SLOTS], {}]
+    replace_s: Default[Optional[Seconds], None]
+    """The time after which they replace hosts, if the run was started without spares."""
+    by: Default[By, ""]
 
 
 class DownRequest(Request):

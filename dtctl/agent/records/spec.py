@@ -195,8 +195,16 @@ Slot = Name
 """A host's place in the roster, named after the host: the tasks that `up` has put there."""
 
 
+class Spare(Record):
+    """A host that has no tasks until it takes those of another."""
+
+    address: Line
+    addresses: Default[AtMost[Dict[TaskName, Optional[Line]], MOST_TASKS], {}]
+    """Task that it can take over -> its address on this host."""
+
+
 class Moved(Record):
-    """The hosts that have replaced others. Also moved.json: as the agent there follows it."""
+    """The hosts that have replaced others, or joined. Also moved.json: as the agent there follows it."""
 
     number: Default[Count, 0]
     """Counts the changes: of two records the one with the higher number applies."""
@@ -204,17 +212,13 @@ class Moved(Record):
     """The term of the coordinator that decided the last change."""
     slots: Default[AtMost[Dict[Slot, Name], MOST_SLOTS], {}]
     """Slot -> the host that has its tasks. Every other host has its own."""
+    joined: Default[AtMost[Dict[Name, Spare], MOST_SLOTS], {}]
+    """Hosts that were new in the cluster file after the start, and are spares of the run since."""
+    replace_s: Default[Optional[Seconds], None]
+    """The same as in the recovery, for a run that was started without spares."""
 
 
 formerly(Moved, slots="seats")
-
-
-class Spare(Record):
-    """A host that has no tasks until it takes those of another."""
-
-    address: Line
-    addresses: Default[AtMost[Dict[TaskName, Optional[Line]], MOST_TASKS], {}]
-    """Task that it can take over -> its address on this host."""
 
 
 class Revision(Record):
@@ -307,6 +311,8 @@ class Spec(Inventory):
     checkpoint_dirs: Default[Paths, []]
     keeps_checkpoints_by_url: Default[bool, False]
     """Whether checkpoints are in storage that every host can read by its URLs."""
+    movable: Default[bool, False]
+    """Whether argv and env have marks for all addresses, so that tasks can move to hosts that join later."""
     bundle: Default[Optional[BundleId], None]
     environment: Default[Optional[Environment], None]
     setup: Default[Optional[Setup], None]
@@ -492,7 +498,7 @@ def held_within_s(hold_s: float) -> float:
 
 def kept_by_coordinator(spec: Spec) -> bool:
     """Whether the coordinator's host decides if this host's part of the start is kept. One that joins decides alone."""
-    return not coordinates(spec) and spec["host"] not in spec["absent"]
+    return not coordinates(spec) and spec["host"] not in (*spec["absent"], *spec["moved"]["joined"])
 
 
 def ports_of(spec: Spec) -> List[int]:

@@ -3,7 +3,7 @@
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within, formerly
 from .reasons import Because, Why, because, said
 from .run_state import Intents, Past, RunEnd, State, ahead_s
-from .spec import Moved
+from .spec import MOST_SLOTS, Moved, Spare
 from .values import (
     MOST_TASKS,
     AlertTopic,
@@ -298,7 +298,7 @@ class PostedRequest(Because):
     """A person's request to the coordinator, as a session has recorded it."""
 
     serial: Count
-    kind: OneOf["stop", "restart", "drain", "undrain"]
+    kind: OneOf["stop", "restart", "drain", "undrain", "join"]
     tasks: Default[Optional[Tasks], None]
     """null: all."""
     host: Default[Optional[Name], None]
@@ -310,6 +310,10 @@ class PostedRequest(Because):
     by: Default[By, ""]
     ends_as: Default[Optional[RunEnd], None]
     """What a stop means for the run."""
+    joins: Default[AtMost[Dict[Name, Spare], MOST_SLOTS], {}]
+    """The hosts that join the run as spares."""
+    replace_s: Default[Optional[Seconds], None]
+    """The time after which they replace hosts, if the run began without spares."""
 
 
 class RequestBook(Record):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import Survivor
-    from ..records.requests import DrainRequest, UndrainRequest
+    from ..records.requests import DrainRequest, JoinRequest, UndrainRequest
     from ..records.run_state import Entry, How, IntentFile, Intents, State
 
 
@@ -333,6 +333,10 @@ class WholeRun(RunHandle):
 
     def post_undrain(self, request: UndrainRequest) -> int:
         return self._post_maintenance("undrain", request, None)
+
+    def post_join(self, request: JoinRequest) -> int:
+        about = {"joins": request["joins"], "replace_s": request["replace_s"], "by": request["by"]}
+        return self._post(made(PostedRequest, serial=0, kind="join", **about, **because([])))
 
     def _post_maintenance(self, kind: str, request: UndrainRequest, grace_s: Optional[float]) -> int:
         about = {"host": request["drained"], "job": request["job"], "count": request["count"], "by": request["by"]}

@@ -126,6 +126,7 @@ def may_lack(run: Inventory, gone: Collection[str]) -> bool:
 
 def with_moves(spec: Spec, moved: Moved) -> Spec:
     """The spec of `up`, after these moves. Raises InvalidValue if they cannot be of its run."""
+    spec = _with_joined(spec, moved)
     slots = {slot: host for slot, host in moved["slots"].items() if host != slot}
     _check(spec, slots)
     own = spec["host"]
@@ -135,6 +136,32 @@ def with_moves(spec: Spec, moved: Moved) -> Spec:
     roster = [_placed(spec, member, slots) for member in spec["roster"]]
     after: Spec = {**spec, "moved": moved, "tasks": tasks, "roster": roster}
     return after
+
+
+def _with_joined(spec: Spec, moved: Moved) -> Spec:
+    check_joined(spec, moved)
+    if not moved["joined"]:
+        return spec
+    recovery = spec["recovery"]
+    if recovery["replace_s"] is None:
+        recovery = {**recovery, "replace_s": moved["replace_s"]}
+    after: Spec = {**spec, "spares": {**moved["joined"], **spec["spares"]}, "recovery": recovery}
+    return after
+
+
+def check_joined(spec: Spec, moved: Moved) -> None:
+    """Requires that hosts that have joined are no others of the run, and can take its tasks. Raises InvalidValue.
+
+    `spec`: of `up`. That of a host that has joined lists it among its spares.
+    """
+    tasks = {member["task"] for member in spec["roster"]}
+    others = {member["slot"] or member["host"] for member in spec["roster"]}.union(spec["arbiters"])
+    for host, spare in moved["joined"].items():
+        known = spec["spares"].get(host)
+        if not spec["movable"] or host in others or (known is not None and known != spare):
+            raise InvalidValue.at(("moved", "joined", host), "a host that is new to a run whose tasks can move", host)
+        if not tasks.issuperset(spare["addresses"]):
+            raise InvalidValue.at(("moved", "joined", host, "addresses"), "tasks of the roster", [*spare["addresses"]])
 
 
 def _placed(spec: Spec, member: Member, slots: Dict[str, str]) -> Member:

@@ -84,7 +84,8 @@ class RunFiles:
         `moved`: moves other than those that this host follows.
         """
         spec = self.original()
-        if spec["spares"]:
+        moved = moved or paths.read_record(self.path(MOVED), Moved)
+        if moved is not None:
             spec = self._with_moves(spec, moved)
         ballot = None
         with suppress(paths.Damaged):
@@ -95,12 +96,11 @@ class RunFiles:
             spec.update({"coordinator": place, "elected": place["host"], "term": ballot["term"]})
         return spec
 
-    def _with_moves(self, spec: Spec, moved: Optional[Moved]) -> Spec:
-        from . import gang  # few runs have spares
+    def _with_moves(self, spec: Spec, moved: Moved) -> Spec:
+        from . import gang  # in few runs hosts are replaced, or join
 
-        moved = moved or paths.read_record(self.path(MOVED), Moved)
         try:
-            return spec if moved is None else gang.with_moves(spec, moved)
+            return gang.with_moves(spec, moved)
         except kinds.InvalidValue as wrong:
             raise paths.Damaged("%s is damaged: %s" % (self.path(MOVED), wrong)) from None
 

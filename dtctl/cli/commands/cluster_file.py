@@ -106,6 +106,9 @@ def show_plan(
         render.plan.show_plan(planned, files)
     render.plan.show_left_out(bundle, cluster.file)
     render.plan.show_exposure(operations.local.exposure(cluster))
+    previous = None if local else scope.memory.newest_of(cluster.file, cluster.name)
+    if previous is not None and not previous.outcome and not previous.is_local:
+        render.plan.show_new_hosts(operations.up.adding.new_in_file(cluster, previous.hosts), previous.run or "")
 
 
 def _topics(incomplete: str) -> list[str]:

@@ -220,6 +220,10 @@ class UpResult:
     """Tasks of a run that was there already, and that are held because a host is drained."""
     moved: Mapping[str, str] = field(default_factory=dict)
     """Hosts -> spares that have taken their places in a run that was there already, where the former are gone."""
+    spares: tuple[str, ...] = ()
+    """Hosts, new in the cluster file, that have joined a run that was there already as spares."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Job -> the number of its tasks in the file, where the run that was there already has places for fewer."""
 
 
 class UpReport:

@@ -6,15 +6,17 @@ import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from dtctl.agent.records import answers
 from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError
+from dtctl.operations.credentials import Authority
 from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopResult
+from dtctl.operations.up.adding import add_hosts, addition
 from dtctl.operations.up.conflicts import explained, holders, may_move, refuse_taken_ports, taken_ports
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
@@ -36,6 +38,9 @@ class Records(Protocol):
     def take_back(self, record: RunRecord) -> None: ...
     def keep_code(self, run: str, code: CodeRecord) -> None: ...
     def code_of(self, run: str) -> CodeRecord | None: ...
+    def keep_authority(self, run: str, authority: Authority) -> None: ...
+    def authority_of(self, run: str) -> Authority | None: ...
+    def change(self, record: RunRecord, **fields: Any) -> None: ...
 
     def note_failure(self, record: RunRecord, error: DtctlError) -> None:
         """Keeps why nothing was started; raises nothing."""
@@ -57,7 +62,7 @@ def up(
     except DtctlError as error:
         try:
             live = _live_run(launch.record, transport) if _is_refused(error) or launch.record.idle_hosts else None
-            there = _continues(live, launch, transport, report) if live is not None and live.moved else None
+            there = _there_already(live, launch, transport, report, memory) if live is not None else None
         except KeyboardInterrupt:
             raise error from None
         if there is not None:
@@ -118,6 +123,8 @@ def _start(
     started = starting.start_everywhere()
     with uninterrupted():
         unsaved = _error_of(memory.save, record)
+        if starting.launch.authority is not None and starting.launch.plan.marked:
+            memory.keep_authority(record.run, starting.launch.authority)  # hosts can join the run
         kept = starting.keep_everywhere()
     return UpResult(
         run=record.run,
@@ -213,6 +220,26 @@ def _less_moved(up_result: UpResult, launch: Start, transport: Transport) -> UpR
         absent={host: error for host, error in up_result.absent.items() if host not in taken},
         moved={host: new for host, new in taken.items() if host in up_result.absent},
     )
+
+
+def _there_already(
+    live: RunRecord, launch: Start, transport: Transport, report: UpReport, memory: Records
+) -> UpResult | None:
+    """The existing run that this `up` describes, but for places that spares have taken, and for hosts that it adds."""
+    try:
+        adding = None if launch.replace else addition(launch, live, transport)
+    except PreflightError:
+        raise
+    except DtctlError:  # the first error is shown
+        adding = None
+    found = _continues(live, launch if adding is None else adding.before, transport, report)
+    if found is None or adding is None or found.run != adding.known["run"]:
+        return found if live.moved or adding is not None else None
+    spares, errors = add_hosts(adding, live, transport, report, memory)
+    if spares:
+        hosts = {**live.hosts, **{host: launch.record.hosts[host] for host in spares}}
+        memory.change(live, hosts=hosts)
+    return dataclasses.replace(found, spares=spares, places=adding.places, absent={**found.absent, **errors})
 
 
 def _continues(live: RunRecord, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:

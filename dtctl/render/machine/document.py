@@ -106,6 +106,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         **picked(outcome, "revival=comesBackBy"),
         "moved": [{"host": host, "to": to} for host, to in outcome.moved.items()],
         "joined": plain(tuple(outcome.joined)),
+        "joinedSpares": list(outcome.spares),
         "missing": errors(outcome.absent),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.spec import inventory_of
+from dtctl.agent.records.values import address_mark
 from dtctl.config.cluster import Recovery
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.operations.up.conflicts import check_may_go_without, is_dispensable, left_out
@@ -63,7 +64,7 @@ def test_credentials_of_a_missing_host_are_kept_only_on_the_coordinators_host(la
 def test_each_task_keeps_its_place_in_the_cluster_that_trainers_receive(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
     (task,) = heard["c", "up"]["spec"]["tasks"]
-    assert "--worker_hosts=c:2222,d:2222" in task["argv"]
+    assert f"--worker_hosts={address_mark('worker:0')},{address_mark('worker:1')}" in task["argv"]
 
 
 def test_a_port_that_is_taken_there_makes_a_host_a_missing_one(launch: Start) -> None:

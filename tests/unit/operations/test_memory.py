@@ -6,19 +6,21 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.errors import DtctlError, PreflightError, UsageError
 from dtctl.folder import make_private
 from dtctl.model import Local, OtherTransport, Reach, SshSettings
+from dtctl.operations.credentials import Authority
 from dtctl.operations.history import Memory
 from dtctl.operations.record_files import DamagedRecord, OtherVersion, read_record
 from dtctl.operations.run_record import RunRecord, record_of
@@ -70,6 +72,42 @@ def test_directories_are_private_whatever_the_umask(state: Path, umask: int) -> 
     for directory in (state.parent, state, state / "runs"):
         assert mode(directory) == 0o700
     assert [mode(file) for file in (state / "current", state / "runs" / "digits-1.json")] == [0o600, 0o600]
+
+
+@pytest.mark.usefixtures("_umask")
+def test_the_key_of_a_runs_authority_is_private_and_signs_for_its_hosts_later(memory: Memory, state: Path) -> None:
+    authority = Authority("digits-1")
+    memory.keep_authority("digits-1", authority)
+    assert mode(state / "runs" / "digits-1.key") == 0o600
+    kept = Memory().authority_of("digits-1")
+    assert kept is not None
+    issued, before = kept.issue("e", coordinates=False), authority.issue("e", coordinates=False)
+    assert (issued.authority, issued.port_token) == (before.authority, before.port_token)
+    signer = x509.load_pem_x509_certificate(issued.authority.encode())
+    x509.load_pem_x509_certificate(issued.certificate.encode()).verify_directly_issued_by(signer)
+    assert memory.authority_of("digits-2") is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"key": "x", "certificate": "y", "port_token": "z"}', '{"key": 1}'])
+def test_a_damaged_key_signs_nothing(memory: Memory, state: Path, text: str) -> None:
+    (state / "runs" / "digits-1.key").write_text(text)
+    assert memory.authority_of("digits-1") is None
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda memory: memory.forget("digits-1"),
+        lambda memory: memory.take_back(record()),
+        lambda memory: memory.change(record(), outcome="Succeeded"),
+    ],
+)
+def test_the_key_goes_with_the_end_of_the_run(memory: Memory, state: Path, end: Callable[[Memory], None]) -> None:
+    memory.keep_authority("digits-1", Authority("digits-1"))
+    memory.change(record(), elected="a")
+    assert (state / "runs" / "digits-1.key").exists()
+    end(memory)
+    assert not (state / "runs" / "digits-1.key").exists()
 
 
 def test_a_directory_that_an_older_dtctl_left_open_to_readers_is_closed(state: Path) -> None:

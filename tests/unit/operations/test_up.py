@@ -70,6 +70,8 @@ class Notes:
         self.order: list[str] = [] if order is None else order
         self.records: list[RunRecord] = []
         self.codes: dict[str, CodeRecord] = {}
+        self.keys: dict[str, Authority] = {}
+        self.changes: list[Mapping[str, Any]] = []
         self._full = full
 
     def begin(self, record: RunRecord) -> None:
@@ -86,6 +88,15 @@ class Notes:
 
     def code_of(self, run: str) -> CodeRecord | None:
         return self.codes.get(run)
+
+    def keep_authority(self, run: str, authority: Authority) -> None:
+        self.keys[run] = authority
+
+    def authority_of(self, run: str) -> Authority | None:
+        return self.keys.get(run)
+
+    def change(self, record: RunRecord, **fields: Any) -> None:
+        self.changes.append(fields)
 
     def note_failure(self, record: RunRecord, error: DtctlError) -> None:
         self.order.append("note_failure")

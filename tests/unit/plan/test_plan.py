@@ -269,7 +269,7 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         "decides": True,
         "serves": False,
         "slot": None,
-        "addressed": False,
+        "addressed": True,
         "listens": True,
     }
     assert (spec["tasks"][0]["ready"], spec["tasks"][0]["own"]) == ("listening", False)

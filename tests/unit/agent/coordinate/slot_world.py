@@ -10,7 +10,7 @@ from typing import Any
 from dtctl.agent.coordinate.coordinator import Coordinator
 from dtctl.agent.coordinate.fence import Fence
 from dtctl.agent.coordinate.recovery import Services
-from dtctl.agent.coordinate.view import first_view
+from dtctl.agent.coordinate.view import first_view, take_in_joined
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
@@ -82,7 +82,9 @@ class SlotWorld(World):
         data: Any = json.loads(json.dumps(self.data))
         place: CoordinatorAddress = {"host": host, "address": f"{host}:2221", "port": 2221}
         self.spec = {**gang.with_moves(on(self.raw, host), data["moved"]), "coordinator": place}
-        self._make_coordinator(checked(RunView, data))
+        view = checked(RunView, data)
+        take_in_joined(view, self.spec)
+        self._make_coordinator(view)
 
     def tick(self) -> None:
         for host in self.coordinator.view.hosts:
@@ -101,6 +103,8 @@ class SlotWorld(World):
         self.term += 1
         self._take(self.spec["host"])
         self.coordinator.resume(self.now, self.wall)
+        for host in self.data["moved"]["joined"]:
+            self.fences.setdefault(host, self._fence(host))
         for member in self.spec["roster"]:
             task, before = member["task"], self.places[member["task"]]
             if member["host"] != before:

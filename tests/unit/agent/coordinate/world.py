@@ -204,9 +204,7 @@ class World:
     def tell_step(self, name: str, step: int) -> None:
         self.tasks[name].entry["step"] = step
 
-    def request(
-        self, kind: str, tasks: Sequence[str] | None = None, by: str = "train@laptop", **about: str | int
-    ) -> None:
+    def request(self, kind: str, tasks: Sequence[str] | None = None, by: str = "train@laptop", **about: Any) -> None:
         serial = self.data["request_serial"] + 1
         reason = f"{kind} by {by}"
         asked = {"serial": serial, "kind": kind, "tasks": tasks, "why": said(reason), "by": by, **about}
