@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.operations.checkpoints import Checkpoints, at
+from dtctl.operations.checkpoints import Checkpoints, at, newest_scattered
 from dtctl.render.format import count, duration, fold, size
 from dtctl.render.terminal import console
 from dtctl.render.terminal.console import print_table, styled, table
@@ -37,7 +37,13 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
         lines.append(f"checkpoint: no complete one in {found.where}")
     if report["problem"]:
         lines.append(f"            there may be others: {report['problem']}")
-    if report["incomplete"]:
+    spread = newest_scattered(status.checkpoints)
+    if spread is not None:
+        lines.append(
+            f"            {spread.checkpoint['prefix']} lies on {fold(spread.hosts)}, which no restore sees as a whole:"
+            " dtctl checkpoints pull brings it together"
+        )
+    elif report["incomplete"]:
         newer = report["incomplete"][0]
         lines.append(f"            a newer one, {newer['prefix']}, is not complete: {newer['problem']}")
     return lines
@@ -82,6 +88,8 @@ def _state(one: Checkpoint, newest: Checkpoint | None, lacking: Mapping[int, str
 
 def _held_by(one: Checkpoint, lacking: Mapping[int, str]) -> str:
     hosts = fold(dict.fromkeys(lacking.values()))
+    if one["kind"] == "dcp" and not one["lacking"]:
+        return f"{count(len(one['held']), 'shard')}; others, and perhaps the metadata, are on {hosts} alone"
     if len(one["held"]) + len(lacking) < one["shards"]:
         return f"{count(len(lacking), 'shard')} of {one['shards']} on {hosts}, others on no host that answers"
     return f"{count(len(lacking), 'shard')} of {one['shards']} on {hosts} alone, which a restore here does not see"

@@ -134,7 +134,7 @@ def test_training_continues_from_the_older_one_when_the_newest_was_cut_off(kind:
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", RESUMED)
 def test_after_a_kill_in_a_save_training_continues_from_the_newest_whole_one(kind: str, tmp_path: Path) -> None:
-    for _ in range(5):
+    for _ in range(3):
         process = subprocess.Popen(command(kind, tmp_path, 100_000), stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         with process.stdout:

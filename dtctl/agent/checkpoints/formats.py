@@ -45,11 +45,20 @@ class Texts:
 class Inspected:
     """What one look shows of a checkpoint."""
 
-    def __init__(self, problem: Optional[str], step: Optional[int], size_bytes: int, shards: int = 1) -> None:
+    def __init__(
+        self,
+        problem: Optional[str],
+        step: Optional[int],
+        size_bytes: int,
+        shards: int = 1,
+        parts: Tuple[List[int], List[int]] = ([], []),
+    ) -> None:
         self.problem = problem
         self.step = step
         self.size_bytes = size_bytes
         self.shards = shards
+        self.held, self.lacking = parts
+        """The numbers of the shards that are whole here, and of those that other hosts may hold."""
 
 
 ANY = "*"
@@ -112,8 +121,11 @@ class Format:
         """Raises OSError, Spent, and one of Foreign."""
         raise NotImplementedError
 
-    def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
-        """The damage by every byte, and why not all could be checked. Raises OSError, Spent, and one of Foreign."""
+    def damage(self, path: str, budget: Budget, *, part: bool = False) -> Tuple[List[str], Optional[str]]:
+        """The damage by every byte, and why not all could be checked. Raises OSError, Spent, and one of Foreign.
+
+        `part`: other hosts hold the rest of it, which is no damage.
+        """
         raise NotImplementedError
 
     def companions(self, name: str) -> List[str]:
@@ -157,7 +169,7 @@ class FileFormat(Format):
         step = self._step(path) if problem is None else step_in_name(os.path.basename(path))
         return Inspected(problem, step, files.stat_regular(path).st_size)
 
-    def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
+    def damage(self, path: str, budget: Budget, *, part: bool = False) -> Tuple[List[str], Optional[str]]:
         return self._damage(path, budget.check)
 
     def companions(self, name: str) -> List[str]:
@@ -180,6 +192,8 @@ class DirectoryFormat(Format):
         step: Callable[[str, Tree], Optional[int]],
         marks: Tuple[str, ...],
         shards: Callable[[Tree], int] = lambda tree: 1,
+        parts: Callable[[Tree], Tuple[List[int], List[int]]] = lambda tree: ([], []),
+        shard_of: Optional[Callable[[int], str]] = None,
         pointer: Optional[str] = None,
         temporary: Optional[str] = None,
         no_checksums: Optional[str] = None,
@@ -203,6 +217,9 @@ class DirectoryFormat(Format):
         self._problem = problem
         self._step = step
         self._shards = shards
+        self._parts = parts
+        self.shard_of = shard_of
+        """The name of the shard of a number; None where a host has all of it, or nothing."""
 
     def recognises(self, name: str, names: Names) -> bool:
         return self._recognises(name, names)
@@ -215,16 +232,18 @@ class DirectoryFormat(Format):
 
     def inspect(self, path: str, budget: Budget) -> Inspected:
         tree, name = Tree(path, budget), os.path.basename(path)
-        return Inspected(self._problem(name, tree), self._step(name, tree), tree.size_bytes, self._shards(tree))
+        problem = self._problem(name, tree)
+        parts = self._parts(tree) if problem is not None else ([], [])
+        return Inspected(problem, self._step(name, tree), tree.size_bytes, self._shards(tree), parts)
 
     @staticmethod
     def files(path: str, budget: Budget) -> List[str]:
         """The paths of all files in it. Raises OSError, Spent."""
         return sorted(Tree(path, budget).sizes)
 
-    def damage(self, path: str, budget: Budget) -> Tuple[List[str], Optional[str]]:
+    def damage(self, path: str, budget: Budget, *, part: bool = False) -> Tuple[List[str], Optional[str]]:
         tree = Tree(path, budget)
-        found = self._problem(os.path.basename(path), tree)
+        found = None if part else self._problem(os.path.basename(path), tree)
         problems, unread = ([found], []) if found is not None else tree.damage(budget.check)
         why = [*([self.no_checksums] if self.no_checksums else []), *dict.fromkeys(unread)]
         return problems, "; ".join(why) or None
@@ -429,8 +448,9 @@ DIRECTORIES = (
         "dcp",
         "PyTorch, distributed (DCP)",
         Texts(
-            "a directory with `.metadata` or `*.distcp`",
-            "`.metadata`, which is written last, is there, and every shard that it names, whole",
+            "a directory with `__RANK_FILE.distcp`, or with a `.metadata` of torch.distributed.checkpoint",
+            "`.metadata` (or each `__RANK.metadata`), which is written last, is there, and every shard that it names, "
+            "whole",
             "a number after `step` or `iter` in the name",
             "`.metadata.tmp`",
             _BY_NAME + ", usually by the largest number",
@@ -440,6 +460,8 @@ DIRECTORIES = (
         step=torch_distributed.step,
         marks=(torch_distributed.METADATA,),
         shards=torch_distributed.shards,
+        parts=torch_distributed.parts,
+        shard_of=torch_distributed.shard_of,
     ),
 )
 """What is more special comes first: a directory of the Trainer may contain one of DeepSpeed."""
@@ -514,10 +536,10 @@ def of(path: str) -> Format:
     return found or TENSORFLOW
 
 
-def damage(path: str, row: Format, budget: Budget) -> Tuple[List[str], Optional[str]]:
+def damage(path: str, row: Format, budget: Budget, *, part: bool = False) -> Tuple[List[str], Optional[str]]:
     """The damage by every byte, and why not all could be checked, for any reason."""
     try:
-        return row.damage(path, budget)
+        return row.damage(path, budget, part=part)
     except Spent as spent:
         return [], "not all of it was read: %s" % spent
     except FileNotFoundError:

@@ -266,13 +266,15 @@ def _look_into(listing: _Look) -> None:
 def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Checkpoint]:
     """A checkpoint by its files; None if it has just been deleted, as trainers do with old ones."""
     prefix = os.path.join(directory, found.prefix)
-    step, shards = number_in(prefix), found.shards
+    step, shards, held = number_in(prefix), found.shards, found.held
+    lacking: List[int] = []
     size_bytes = found.index_bytes or 0
     what = "the index" if found.format is formats.TENSORFLOW else "it"
     try:
         if found.format is not formats.TENSORFLOW:
             one = found.format.inspect(prefix, budget)
             problem, step, size_bytes, shards = one.problem, one.step, one.size_bytes, one.shards
+            held, lacking = one.held, one.lacking
         elif found.index_bytes is None:
             raise Damaged("the index is missing: the save has not ended, or was interrupted")
         else:
@@ -301,7 +303,8 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
         "complete": problem is None,
         "problem": None if problem is None else brief(problem),
         "kind": found.format.kind,
-        "held": sorted(found.held)[:MOST_SHARDS],
+        "held": sorted(held)[:MOST_SHARDS],
+        "lacking": lacking[:MOST_SHARDS],
         "identity": found.identity,
     }
 

@@ -13,7 +13,7 @@ from . import safetensors, torch_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Pattern, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Pattern, Set, Tuple
 
     from ..host.budget import Budget
 
@@ -24,6 +24,9 @@ INTERRUPTED = "the save has not ended, or was interrupted"
 _MOST_DEPTH = 6
 _MOST_SNIFFED = 1000
 _MOST_JSON_BYTES = 8 << 20
+_BEGINNING_BYTES = 256
+_MOST_METADATA_BYTES = 32 << 20
+_SHARD_IN_METADATA = rb"[A-Za-z0-9_.-]{1,200}\.distcp"
 
 
 class Names:
@@ -39,6 +42,12 @@ class Names:
     def has_any(self, pattern: str) -> bool:
         """Whether one of its first thousand names matches."""
         return any(re.match(pattern, name) for name in self._first())
+
+    def begins_with(self, name: str, mark: bytes) -> bool:
+        """Whether a regular file of this name has these bytes near its beginning."""
+        with suppress(OSError), files.opened(os.path.join(self._path, name)) as file:
+            return mark in files.read_at(file, 0, _BEGINNING_BYTES)
+        return False
 
     def is_empty(self) -> bool:
         return not self._first()
@@ -61,6 +70,7 @@ class Tree:
         self.path = path
         self.sizes: Dict[str, int] = {}
         self._budget = budget
+        self._named: Dict[str, Set[str]] = {}
         self._collect("", 0)
 
     def _collect(self, below: str, depth: int) -> None:
@@ -76,6 +86,17 @@ class Tree:
     @property
     def size_bytes(self) -> int:
         return sum(self.sizes.values())
+
+    def at(self, path: str) -> str:
+        return os.path.join(self.path, path)
+
+    def named(self, metadata: str) -> Set[str]:
+        """The shards that a file of metadata of DCP names, which is a pickle and is never unpickled. Raises OSError."""
+        if metadata not in self._named:
+            with files.opened(self.at(metadata)) as file:
+                content = files.read_at(file, 0, min(self.sizes[metadata], _MOST_METADATA_BYTES))
+            self._named[metadata] = {one.decode("ascii") for one in re.findall(_SHARD_IN_METADATA, content)}
+        return self._named[metadata]
 
     def matching(self, pattern: str) -> List[str]:
         """The paths whose last name matches, in order."""
@@ -110,7 +131,7 @@ class Tree:
         for name in self.matching(PARTS):
             self._budget.check()
             try:
-                problem = judge(os.path.join(self.path, name))
+                problem = None if self._is_surplus(name) else judge(self.at(name))
             except FileNotFoundError:
                 continue  # removed just now
             except files.Unfit as unfit:
@@ -122,6 +143,12 @@ class Tree:
             if len(found) >= most:
                 break
         return found or self._lacking()
+
+    def _is_surplus(self, name: str) -> bool:
+        """Whether it is a shard that the metadata beside it do not name: of a rank that had nothing to save."""
+        above, _, file = name.rpartition("/")
+        metadata = (above + "/.metadata").lstrip("/")
+        return file.endswith(torch_files.SHARD) and metadata in self.sizes and file not in self.named(metadata)
 
     def _lacking(self) -> List[str]:
         """A part that a list of parts names, as `model.safetensors.index.json` does."""

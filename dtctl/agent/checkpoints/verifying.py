@@ -53,15 +53,21 @@ class Verdict:
             self.problems.append(problem)
 
 
-def verify(prefix: str, check: Callable[[], None] = lambda: None) -> Verdict:
-    """Reads all of its files on this host. `check` is called periodically; if it raises Spent, the reading ends."""
+def verify(prefix: str, check: Callable[[], None] = lambda: None, *, part: bool = False) -> Verdict:
+    """Reads all of its files on this host. `check` is called periodically; if it raises Spent, the reading ends.
+
+    `part`: other hosts hold the rest of it, which is no damage.
+    """
     verdict = Verdict()
     try:
-        _verify(prefix, verdict, check)
+        _verify(prefix, verdict, check, part)
     except Damaged as damaged:
         verdict.add(str(damaged))
     except FileNotFoundError:
-        verdict.add("the index is missing")
+        if part:
+            verdict.unread = "the index is on another host, and without it no checksum can be read"
+        else:
+            verdict.add("the index is missing")
     except files.Unfit as unfit:
         verdict.add("the index %s" % unfit.strerror)
     except OSError as error:
@@ -71,12 +77,12 @@ def verify(prefix: str, check: Callable[[], None] = lambda: None) -> Verdict:
     return verdict
 
 
-def verify_format(path: str, row: formats.Format, budget: Budget) -> Verdict:
+def verify_format(path: str, row: formats.Format, budget: Budget, *, part: bool = False) -> Verdict:
     """The same for a checkpoint of any format, as far as that has checksums."""
     if row is formats.TENSORFLOW:
-        return verify(path, budget.check)
+        return verify(path, budget.check, part=part)
     verdict = Verdict()
-    problems, verdict.unread = formats.damage(path, row, budget)
+    problems, verdict.unread = formats.damage(path, row, budget, part=part)
     for problem in problems:
         verdict.add(problem)
     with suppress(OSError, Spent):
@@ -84,7 +90,7 @@ def verify_format(path: str, row: formats.Format, budget: Budget) -> Verdict:
     return verdict
 
 
-def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
+def _verify(prefix: str, verdict: Verdict, check: Callable[[], None], part: bool) -> None:
     tensors: List[Entry] = []
     names: List[str] = []
 
@@ -98,7 +104,7 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
         names.append(_shown(name))
 
     index = Index(prefix, check, keep)
-    problem = index.problem()
+    problem = None if part else index.problem()
     if problem is not None:
         verdict.add(problem)
     verdict.all_bytes = sum(entry.size for entry in tensors)

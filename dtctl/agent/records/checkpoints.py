@@ -52,7 +52,9 @@ class Checkpoint(Record):
     problem: Optional[Reason]
     kind: Default[CheckpointKind, "tensorflow"]
     held: Default[AtMost[List[Count], MOST_SHARDS], []]
-    """The shards that are on this host."""
+    """The shards that are on this host; of a directory only where it is not complete."""
+    lacking: Default[AtMost[List[Count], MOST_SHARDS], []]
+    """The shards that a directory of PyTorch's names, and that are not on this host."""
     identity: Default[AtMost[str, 100], ""]
     """The same on hosts that share the file."""
 

@@ -113,34 +113,54 @@ def _same(checkpoints: Checkpoints, other: Checkpoints) -> bool:
 
 def missing_elsewhere(places: Sequence[Checkpoints], place: Checkpoints, checkpoint: Checkpoint) -> Mapping[int, str]:
     """Shards that this host lacks, and who holds them."""
-    if checkpoint["complete"] or checkpoint["kind"] != "tensorflow":
+    if checkpoint["complete"] or checkpoint["kind"] not in ("tensorflow", "dcp"):
         return {}
+    wanted = set(checkpoint["lacking"])
     return {
         shard: other.host
         for other in reversed(places)
         if other is not place and other.report["dir"] == place.report["dir"]
         for same in other.report["all"]
-        if same["prefix"] == checkpoint["prefix"] and same["shards"] == checkpoint["shards"]
+        if same["prefix"] == checkpoint["prefix"] and same["kind"] == checkpoint["kind"]
+        if checkpoint["kind"] != "tensorflow" or same["shards"] == checkpoint["shards"]
         for shard in same["held"]
-        if shard not in checkpoint["held"]
+        if shard not in checkpoint["held"] and (not wanted or shard in wanted)
     }
+
+
+def _makes_whole(one: Checkpoint, elsewhere: Mapping[int, str]) -> bool:
+    """Whether a host that knows which shards there are, by an index or metadata, has all of them with the others."""
+    if one["kind"] == "dcp":
+        return 0 < len(one["lacking"]) == len(elsewhere) and len(one["held"]) + len(elsewhere) == one["shards"]
+    return bool(elsewhere and one["identity"]) and len({*one["held"], *elsewhere}) == one["shards"]
 
 
 def every(places: Sequence[Checkpoints]) -> Iterator[Found]:
     """Each checkpoint, the newest first; one that is spread over hosts once, by a host that has its index."""
-    scattered: set[tuple[str, str]] = set()
+    scattered: dict[tuple[str, str], Found] = {}
+    found: list[Found] = []
     entries = [(place, one) for place in places for one in place.report["all"]]
-    for place, one in sorted(entries, key=lambda entry: entry[1]["time"], reverse=True):
+    for place, one in entries:
         directory, elsewhere = place.report["dir"], missing_elsewhere(places, place, one)
-        shards = {**dict.fromkeys(one["held"], place.host), **elsewhere}
-        has_index = bool(one["identity"])
-        if elsewhere and has_index and len(shards) == one["shards"]:
-            if (directory, one["prefix"]) not in scattered:
-                scattered.add((directory, one["prefix"]))
-                hosts = tuple(dict.fromkeys([place.host, *elsewhere.values()]))
-                yield Found(directory, one, hosts, shards)
-        elif (directory, one["prefix"]) not in scattered:
-            yield Found(directory, one, (place.host,))
+        key = directory, one["prefix"]
+        if not _makes_whole(one, elsewhere):
+            found.append(Found(directory, one, (place.host,)))
+        elif key not in scattered:
+            hosts = tuple(dict.fromkeys([place.host, *elsewhere.values()]))
+            scattered[key] = Found(directory, one, hosts, {**dict.fromkeys(one["held"], place.host), **elsewhere})
+    alone = (one for one in found if one.checkpoint["complete"] or not _is_part(one, scattered))
+    yield from sorted((*scattered.values(), *alone), key=lambda each: each.checkpoint["time"], reverse=True)
+
+
+def _is_part(one: Found, scattered: Mapping[tuple[str, str], Found]) -> bool:
+    whole = scattered.get((one.directory, one.checkpoint["prefix"]))
+    return whole is not None and one.host in whole.hosts
+
+
+def newest_scattered(places: Sequence[Checkpoints]) -> Found | None:
+    """The newest checkpoint, if it is whole only with the shards of several hosts."""
+    newest = next((one for one in every(places) if one.whole), None)
+    return newest if newest is not None and newest.scattered else None
 
 
 def chosen(places: Sequence[Checkpoints], wanted: str | None) -> Found:

@@ -60,9 +60,11 @@ def pull(record: RunRecord, transport: Transport, checkpoint: Found, directory: 
             fetching = _sources(record, transport, checkpoint, names, landing, report)
             sent = [one for each in fetching for one in each.all_of()]
             _refuse_half(checkpoint, names.keys() - {one["name"] for one in sent})
+            if row.is_directory:
+                landing.assemble([one["name"] for one in sent])
             if checkpoint.scattered or checkpoint.is_url:
                 _refuse_damaged(checkpoint, landing.path)
-            elif row.kind not in ("tensorflow", "keras") and not row.is_directory:
+            elif row.kind not in ("tensorflow", "keras"):
                 _refuse_other(row, checkpoint, landing.path)
             files = landing.finish([one["name"] for one in sent])
     except OSError as error:
@@ -75,8 +77,21 @@ def _sources(
 ) -> Sequence[_Fetching | Download]:
     if found.is_url:
         return [Download(found, landing.have(names), landing.put, report)]
-    of_host = {host: [name for name, holder in names.items() if holder == host] for host in found.hosts}
+    if landing.row.is_directory:
+        of_host = _parts(found, landing.row)
+    else:
+        of_host = {host: [name for name, holder in names.items() if holder == host] for host in found.hosts}
     return [_Fetching(record, transport, found, host, own, landing, report) for host, own in of_host.items()]
+
+
+def _parts(found: Found, row: formats.Format) -> dict[str, list[str]]:
+    """The shards to fetch from each host; no names: all that it has, as the first one has what is not in shards."""
+    shard_of = row.shard_of if isinstance(row, formats.DirectoryFormat) else None
+    of_host: dict[str, list[str]] = {host: [] for host in found.hosts}
+    for shard, holder in found.shards.items():
+        if holder != found.host and shard_of is not None:
+            of_host[holder].append(shard_of(shard))
+    return of_host
 
 
 def _names(checkpoint: Found) -> dict[str, str]:
@@ -140,7 +155,8 @@ class _Fetching:
                 raise wrong("files", "those that it was asked for", one["name"])
 
     def _is_asked_for(self, name: str) -> bool:
-        return is_path_inside(name) if self.landing.row.is_directory else name in self.names
+        any_file = self.landing.row.is_directory and not self.names
+        return is_path_inside(name) if any_file else name in self.names
 
     def _hold(self, session: Session, files: Iterable[FileSent]) -> None:
         for one in files:
@@ -179,7 +195,8 @@ def _refuse_damaged(checkpoint: Found, parts: Path) -> None:
 def _refuse_other(row: formats.Format, checkpoint: Found, parts: Path) -> None:
     """Raises DtctlError if a file has the name of a checkpoint, and is none: a `.pth` file may run code elsewhere."""
     try:
-        problem = row.inspect(str(parts / checkpoint.name), Budget(time.monotonic() + _ARCHIVE_S, 0)).problem
+        budget = Budget(time.monotonic() + _ARCHIVE_S, reading.MOST_NAMES)
+        problem = row.inspect(str(parts / checkpoint.name), budget).problem
     except formats.Foreign:
         problem = f"it is no checkpoint of {row.title}"
     if problem is not None:
@@ -285,8 +302,12 @@ class Landing:
         self._parts.clear()
         return tuple(self._folder.path / name for name in ordered)
 
+    def assemble(self, names: Collection[str]) -> None:
+        """Puts the files of a checkpoint that is a directory into it, which is not in its place yet."""
+        self._parts.assemble_directory(self.name, {_flat(name): name for name in sorted(set(names))})
+
     def _finish_directory(self, names: Collection[str]) -> tuple[Path, ...]:
-        self._parts.move_directory_into_place(self.name, {_flat(name): name for name in sorted(set(names))})
+        self._parts.move_directory_into_place(self.name)
         if self.row.pointer is not None:  # the program finds it by this file
             with suppress(FileExistsError), self._folder.new(self.row.pointer) as file:
                 file.write(self.name.encode())

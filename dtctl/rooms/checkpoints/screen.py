@@ -24,7 +24,7 @@ def show_verified(outcome: Verification) -> None:
         verdict = "damaged" if report["problems"] else "not all read" if report["unread"] else "sound"
         style = {"damaged": "bold red", "sound": "green"}.get(verdict, "yellow")
         console.out().print(
-            styled(f"{at(one.found.host, one.found.path)}{_at_step(checkpoint)}: {verdict}, {read}", style)
+            styled(f"{at(fold(one.found.hosts), one.found.path)}{_at_step(checkpoint)}: {verdict}, {read}", style)
         )
         for line in (*report["problems"], *([report["unread"]] if report["unread"] else [])):
             console.out().print(f"  {line}")

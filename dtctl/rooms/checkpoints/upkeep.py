@@ -116,10 +116,14 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     not read.
     """
     at_urls, failed = _verify_here([one for one in wanted if one.is_url], limit_s)
-    of_host = grouped((one.host, one) for one in wanted if not one.is_url)
+    of_host = grouped((host, one) for one in wanted if not one.is_url for host in one.hosts)
 
     def places(host: Host) -> list[dict[str, str]]:
         return [{"dir": one.directory, "prefix": one.checkpoint["prefix"]} for one in of_host[host.name]]
+
+    def asked(host: Host) -> list[dict[str, object]]:
+        pairs = zip(places(host), of_host[host.name], strict=True)
+        return [{**place, "part": one.scattered} for place, one in pairs]
 
     def directories(host: Host) -> list[str]:
         return list(dict.fromkeys(one.directory for one in of_host[host.name]))
@@ -132,17 +136,37 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     request = Request(
         "verify",
         VerifyResult,
-        lambda host: {"wanted": places(host), "before": directories(host), "limit_s": limit_s},
+        lambda host: {"wanted": asked(host), "before": directories(host), "limit_s": limit_s},
         check,
         within_s=limit_s + 60.0,
     )
     outcomes = ask_hosts(record, transport, request, list(of_host))
+    reports: dict[int, dict[str, VerifyReport]] = {}
+    for host, answer in outcomes.results.items():
+        for one, report in zip(of_host[host], answer["verified"], strict=True):
+            reports.setdefault(id(one), {})[host] = report
     checked = [
-        Verified(one, report)
-        for host, answer in outcomes.results.items()
-        for one, report in zip(of_host[host], answer["verified"], strict=True)
+        Verified(one, _of_all(reports[id(one)]))
+        for one in wanted
+        if len(reports.get(id(one), {})) == len(one.hosts) and not one.is_url
     ]
     return Verification((*checked, *at_urls), {**outcomes.errors, **failed})
+
+
+def _of_all(reports: Mapping[str, VerifyReport]) -> VerifyReport:
+    """What several hosts say, each of its own part; of one host what it says."""
+    if len(reports) == 1:
+        return next(iter(reports.values()))
+    every = list(reports.values())
+    unread = dict.fromkeys(f"{host}: {one['unread']}" for host, one in reports.items() if one["unread"])
+    return {
+        **every[0],
+        "problems": [f"{host}: {text}" for host, one in reports.items() for text in one["problems"]],
+        "unread": "; ".join(unread) or None,
+        "tensors": sum(one["tensors"] for one in every),
+        "read_bytes": sum(one["read_bytes"] for one in every),
+        "seconds": max(one["seconds"] for one in every),
+    }
 
 
 def refuse_damaged(record: RunRecord, transport: Transport, checkpoint: Found) -> str:

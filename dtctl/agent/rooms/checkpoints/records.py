@@ -108,6 +108,8 @@ class CheckpointPath(Record):
 
     dir: Path
     prefix: Path
+    part: Default[bool, False]
+    """Whether other hosts hold the rest of it."""
 
 
 class Had(Arrived):
@@ -136,7 +138,7 @@ class FetchRequest(CheckpointRequest):
 
     of: CheckpointPath
     files: AtMost[List[AtMost[str, 300]], MOST_STORED]
-    """The files to send, if they exist, in this order; of a directory all of its files, by their paths in it."""
+    """The files to send, if they exist, in this order; of a directory by their paths in it, or all if none is named."""
     have: Default[AtMost[List[Had], 1100], []]
     """The parts of them that were received before."""
 

@@ -69,7 +69,7 @@ def verify(run: Owner, request: VerifyRequest, alive: Alive) -> List[Verified]:
 def _verified(run: Owner, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
-    verdict = verifying.verify_format(path, formats.of(path), budget)
+    verdict = verifying.verify_format(path, formats.of(path), budget, part=wanted["part"])
     return {
         "dir": wanted["dir"],
         "prefix": wanted["prefix"],
@@ -140,7 +140,7 @@ def send_directory(path: str, request: FetchRequest, put: Send) -> List[FileSent
         why = "has %d files" % len(found) if odd is None else "has a file %s" % ascii(odd)[:200]
         raise Refused("bad_request", "%s %s, and is not sent" % (ascii(path)[:200], why))
     had = {one["name"]: one for one in request["have"]}
-    return [_send(path, name, had, put) for name in found]
+    return [_send(path, name, had, put) for name in found if not request["files"] or name in request["files"]]
 
 
 def _send(place: str, name: str, had: Mapping[str, Had], put: Send) -> FileSent:

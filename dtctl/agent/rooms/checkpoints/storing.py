@@ -283,8 +283,8 @@ class Parts:
                 os.utime(name, (times, times), dir_fd=self._at)
             os.rename(name, name, src_dir_fd=self._at, dst_dir_fd=self._place)
 
-    def move_directory_into_place(self, name: str, paths: Mapping[str, str]) -> None:
-        """Gives a checkpoint that is a directory its name, when all of its files are in it.
+    def assemble_directory(self, name: str, paths: Mapping[str, str]) -> None:
+        """Puts all files of a checkpoint that is a directory into it.
 
         `paths`: the name of each file here -> its path in that directory. Raises FileExistsError.
         """
@@ -302,6 +302,9 @@ class Parts:
             os.fsync(top)
         finally:
             os.close(top)
+
+    def move_directory_into_place(self, name: str) -> None:
+        """Gives an assembled directory its name. Raises FileExistsError."""
         self._refuse_taken(name)
         os.rename(name, name, src_dir_fd=self._at, dst_dir_fd=self._place)
 

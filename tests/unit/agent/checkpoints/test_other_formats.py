@@ -118,6 +118,32 @@ def test_what_is_written_last_says_that_the_save_has_ended(name: str, tmp_path: 
     assert one["step"] == step
 
 
+def test_a_rank_with_nothing_to_save_leaves_an_empty_shard_of_a_whole_checkpoint(tmp_path: Path) -> None:
+    """As PyTorch does for a model that is the same on all ranks and smaller than their number."""
+    write(tmp_path, {**checkpoint_files.distributed(ranks=1), "step-500/__1_0.distcp": b""})
+    one = only(tmp_path)
+    assert (one["problem"], one["shards"]) == (None, 1)
+    assert verified(tmp_path, one).problems == []
+
+
+def test_ranks_that_save_without_coordination_have_metadata_each(tmp_path: Path) -> None:
+    files = checkpoint_files.distributed()
+    shards = {name: content for name, content in files.items() if name.endswith(".distcp")}
+    write(tmp_path, {**shards, "step-500/__0.metadata": pickle.dumps("__0_0.distcp", protocol=4)})
+    assert only(tmp_path)["complete"] is False
+    write(tmp_path, {"step-500/__1.metadata": pickle.dumps("__1_0.distcp", protocol=4)})
+    assert (only(tmp_path)["complete"], only(tmp_path)["shards"]) == (True, 2)
+
+
+def test_a_directory_of_another_program_with_metadata_is_none(tmp_path: Path) -> None:
+    write(tmp_path, {"maps/.metadata": b"x" * 9999, "notes/.metadata": b"", "all/a.distcp": torch_file()})
+    write(tmp_path, {"maps/model.pt": torch_file()})
+    assert only(tmp_path)["prefix"] == "maps/model.pt"
+    begun = b"\x80\x04\x95)\x04\0\0\0\0\0\0\x8c%torch.distributed.checkpoint.metadata\x94"
+    write(tmp_path, {"a/.metadata": begun + b"\x8c\x0c__0_0.distcp\x94."})
+    assert [one["problem"] for one in look(tmp_path)["incomplete"]] == ["__0_0.distcp is missing"]
+
+
 def test_an_empty_directory_is_named_since_the_trainer_would_resume_from_it(tmp_path: Path) -> None:
     write(tmp_path, checkpoint_files.trainer(400))
     (tmp_path / "checkpoint-500").mkdir()
