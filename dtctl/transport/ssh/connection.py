@@ -8,6 +8,7 @@ always given to it, the first socket is ours, and everything about keys goes thr
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
 import time
@@ -55,13 +56,20 @@ class StrictConnection(Connection):  # type: ignore[misc]
     still: Still | None = None
 
     def __init__(
-        self, host: str, host_keys: HostKeys, gateway: Connection | str | None, timeout_s: float, config: Config
+        self,
+        host: str,
+        host_keys: HostKeys,
+        gateway: Connection | str | None,
+        timeout_s: float,
+        config: Config,
+        *,
+        forward_agent: bool = False,
     ) -> None:
         super().__init__(
             host,
             config=config,
             gateway=gateway or False,
-            forward_agent=False,
+            forward_agent=forward_agent and bool(os.environ.get("SSH_AUTH_SOCK")),
             connect_timeout=max(1, round(timeout_s)),
             connect_kwargs={
                 "transport_factory": self._make_protocol,
