@@ -8,7 +8,6 @@ always given to it, the first socket is ours, and everything about keys goes thr
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 import time
@@ -52,6 +51,7 @@ class StrictConnection(Connection):  # type: ignore[misc]
     proxy: ProxyCommand | None = None
     socket: Any = None
     timeout_s = 0.0
+    forwards_agent = False
     opened_at = 0.0
     still: Still | None = None
 
@@ -69,7 +69,7 @@ class StrictConnection(Connection):  # type: ignore[misc]
             host,
             config=config,
             gateway=gateway or False,
-            forward_agent=forward_agent and bool(os.environ.get("SSH_AUTH_SOCK")),
+            forward_agent=False,
             connect_timeout=max(1, round(timeout_s)),
             connect_kwargs={
                 "transport_factory": self._make_protocol,
@@ -79,6 +79,7 @@ class StrictConnection(Connection):  # type: ignore[misc]
             },
         )
         self.host_keys = host_keys
+        self.forwards_agent = forward_agent
         self.timeout_s = timeout_s
         self.client.set_missing_host_key_policy(Policy(host_keys))
 
@@ -114,6 +115,14 @@ class StrictConnection(Connection):  # type: ignore[misc]
             self.close()
             raise
         return result
+
+    def create_session(self) -> Any:
+        channel = super().create_session()
+        if self.forwards_agent:
+            from dtctl.transport.ssh.forwarding import forward_agent  # imported late: few hosts get the agent
+
+            forward_agent(channel)
+        return channel
 
     def is_late(self) -> bool:
         """Whether an attempt has taken all of its time."""
