@@ -64,6 +64,8 @@ class SshSettings:
     client: SshClient = "fabric"
     keep_s: float = 600.0
     """How long `openssh` keeps a connection that is not used."""
+    forward_agent: bool = False
+    """Whether programs that dtctl runs there may use the keys of this machine's ssh-agent."""
 
     @property
     def machine(self) -> tuple[str, ...]:

@@ -40,6 +40,9 @@ class SshDefaults(Section):
     to log in that it knows, and connections that are kept"""
     keep_s: v.KeepTime = key(SshSettings.keep_s, "10m")
     """how long `openssh` keeps a connection that is not used"""
+    forward_agent: bool = key(SshSettings.forward_agent, "true")
+    """whether environments, `setup` and `dtctl exec` may log in elsewhere with the keys of your `ssh-agent`, as git
+    does; the host's administrator can then use them, too, while dtctl is connected; trainers never get it"""
 
 
 @dataclass(frozen=True, kw_only=True)

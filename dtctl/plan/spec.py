@@ -50,6 +50,9 @@ def digest(cluster: Cluster, bundle: str | None, wheels: str | None = None) -> s
         del values[name]
     for name in ("code", "env_file", "wheels"):
         del values["trainer"][name]
+    for host in values["hosts"].values():
+        if not host["reach"].get("forward_agent"):  # as in earlier versions
+            host["reach"].pop("forward_agent", None)
     del values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]

@@ -43,3 +43,22 @@ def test_a_host_is_left_out_and_stays_out_of_the_next_run_until_it_is_undrained(
     user.dtctl("up")
     assert set(user.states().values()) == {"running"}
     user.dtctl("stop")
+
+
+SPARED = cluster_text(
+    jobs='{ps: {hosts: [gpu-1]}, worker: {hosts: "gpu-[2-3]"}}',
+    recovery="{bad_host: 3, backoff: 100ms, replace: 50s}",
+    spares="[gpu-4]",
+)
+
+
+def test_a_spare_takes_the_place_of_a_host_that_answers_and_on_which_a_task_fails(user: Desk, fleet: Fleet) -> None:
+    user.write_cluster(SPARED, hosts=HOSTS, only="worker:1", seconds=1.0, fail_attempts=3)
+    user.dtctl("up")
+    eventually(lambda: "gpu-4 has taken the place of gpu-3" in user.dtctl("status"), 60, "the spare to take over")
+    eventually(lambda: set(user.states().values()) == {"running"}, 60, "all tasks to run")
+    assert "the last failures of the run were all on gpu-3: gpu-4 takes its tasks" in user.dtctl("events")
+    assert "spares: gpu-3 ready, but drained" in user.dtctl("status")
+    user.dtctl("undrain", "gpu-3")
+    eventually(lambda: "spares: gpu-3 ready\n" in user.dtctl("status"), what="gpu-3 to be a spare")
+    user.dtctl("stop")

@@ -395,10 +395,14 @@ class Coordinator:
             self._stop_everything(end, now)
 
     def _judge(self, now: float, wall: float) -> None:
+        moves, end = self.view.data["moved"]["number"], None
         if self.may_start:
             self._draining.leave_out_bad(now, wall)  # first: the last failure there may have been the end of the run
+            end = self._moving.replace_bad(self._draining.bad_hosts(), now, wall)
+        if self.view.data["moved"]["number"] > moves:
+            return
         facts = self.view.facts()
-        end = outcome.decided(facts)
+        end = end or outcome.decided(facts)
         if end is not None and end.kind == "Failed" and self._recovery.awaits_cause(end.cause or "", now):
             return
         end = end or self._failure(now, wall)

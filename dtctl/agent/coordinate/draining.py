@@ -168,13 +168,22 @@ class Draining:
         if left_out:
             self._hold_host(host, drains.of_host(drains.BAD_HOST, host, "coordinator", why), now)
 
+    def bad_hosts(self) -> List[str]:
+        """Connected hosts with tasks that the last failures were all on, whether they were left out or not."""
+        view = self._view
+        named = [one["host"] for one in view.data["alerts"] if one["topic"] == "bad_host"]
+        return [host for host in named if host in view.hosts and view.hosts[host]["connected"] and view.tasks_on(host)]
+
     def _bad_host(self) -> Optional[Tuple[str, int]]:
         """The host that is to blame for the last failures, and how many they are."""
         view, limit = self._view, self._view.recovery["bad_host"]
         others = {view.roster[task]["host"] for task in view.trainers} if limit else set()
         if len(others) < 2:
             return None
-        histories = {task: (view.roster[task]["host"], view.entry(task)["history"]) for task in view.present}
+        # a task that fails on a second host, too, blames neither
+        moved = {one["host"] for one in view.data["bad_hosts"]}
+        tasks = [task for task in view.present if view.roster[task]["slot"] not in moved]
+        histories = {task: (view.roster[task]["host"], view.entry(task)["history"]) for task in tasks}
         excused = {host: known["excused"] or 0.0 for host, known in view.hosts.items()}
         return bad_hosts.bad_host(bad_hosts.failures(histories, view.recovery, excused), limit)
 

@@ -16,7 +16,7 @@ from ..run import drains, gang
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set
+    from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
     from ..records.spec import Moved, Spare
     from ..run.outcome import Judgement
@@ -70,6 +70,26 @@ class Moving:
             self._view.replace_alert("no_spare", None, host)
         return self._move(moves, missed, term, now, wall) if moves else None
 
+    def replace_bad(self, bad: Iterable[str], now: float, wall: float) -> Optional[Judgement]:
+        """Lets spares take the places of hosts on which tasks fail again and again, once nothing runs or starts there.
+
+        `bad`: connected hosts. A judgement where that ends the run.
+        """
+        term = self._term_of_lease(now) if self._term_of_lease is not None else None
+        if term is None or self._limit_s is None:
+            return None
+        moves: Dict[str, str] = {}
+        ready = [host for host in bad if all(map(self._is_at_rest, self._view.tasks_on(host)))]
+        for host in ready:
+            moves.update(self._places_for(host, moves, is_bad=True))
+        return self._move(moves, dict.fromkeys(ready, now), term, now, wall, bad=ready) if moves else None
+
+    def _is_at_rest(self, task: str) -> bool:
+        """Whether it does not run, and its agent does not start it by itself."""
+        view = self._view
+        waits = view.state(task) == "backoff" and not view.own(task)
+        return view.final(task) or waits or (view.idle(task) and view.intents[task]["want"] == "hold")
+
     def join(self, hosts: Mapping[str, Spare], replace_s: Optional[float], now: float) -> Optional[Fact]:
         """Makes these hosts spares of the run, as soon as a majority of the voters knows it. Returns why it does not.
 
@@ -98,11 +118,11 @@ class Moving:
     def _waits(self) -> bool:
         return any(one["loss"] == "moved" for one in self._view.waiting_incidents())
 
-    def _places_for(self, host: str, moves: Mapping[str, str]) -> Dict[str, str]:
-        """Slot of the lost host -> host that takes it."""
+    def _places_for(self, host: str, moves: Mapping[str, str], *, is_bad: bool = False) -> Dict[str, str]:
+        """Slot of the lost host -> host that takes it. `is_bad`: no warning where none does, but that of the host."""
         found: Dict[str, str] = {}
         for slot in self._slots_on(host):
-            tasks = [task for task in self._tasks_in(slot) if self._is_wanted(task, host)]
+            tasks = [task for task in self._tasks_in(slot) if self._is_wanted(task, host, is_bad=is_bad)]
             if not tasks:
                 continue
             others = [other for other in dict.fromkeys([slot, *self._view.spec["spares"]]) if other != host]
@@ -113,7 +133,7 @@ class Moving:
             best = min(fit, key=lambda other: (other != slot, load[other]), default=None)
             if best is not None:
                 found[slot] = best
-            else:
+            elif not is_bad:
                 self._warn(host, [one for one in why.values() if one is not None])
         if found:
             self._view.replace_alert("no_spare", None, host)
@@ -131,15 +151,19 @@ class Moving:
     def _tasks_in(self, slot: str) -> List[str]:
         return [task for task in self._view.tasks if self._view.slot(task) == slot]
 
-    def _is_wanted(self, task: str, lost: str) -> bool:
-        """Whether the task should run; also if the lost host itself holds it, because it shut down or was cut off."""
+    def _is_wanted(self, task: str, lost: str, *, is_bad: bool = False) -> bool:
+        """Whether the task should run; also if the lost host itself holds it, because it shut down or was cut off.
+
+        `is_bad`: also if it has failed there for good.
+        """
         view, intent = self._view, self._view.intents[task]
-        is_done = intent["want"] == "stop" or (view.final(task) and view.current(task))
+        has_ended = view.final(task) and view.current(task) and not (is_bad and view.state(task) == "failed")
+        is_done = intent["want"] == "stop" or has_ended
         return not is_done and not drains.holders({task: intent}).keys() - self._held_by_itself(lost)
 
     def _held_by_itself(self, host: str) -> Set[str]:
         one = drains.holders(self._view.intents).get(host)
-        own = (drains.SHUTTING_DOWN, drains.CUT_OFF, drains.LEFT_OUT)
+        own = (drains.SHUTTING_DOWN, drains.CUT_OFF, drains.LEFT_OUT, drains.BAD_HOST)
         return {host} if one is not None and one["kind"] in own else set()
 
     def _unfit(self, host: str, slot: str, tasks: Iterable[str]) -> Optional[Fact]:
@@ -163,20 +187,31 @@ class Moving:
         return not self._view.own(task) or self._view.role(task) == "evaluator"
 
     def _move(
-        self, moves: Mapping[str, str], missed: Mapping[str, float], term: int, now: float, wall: float
+        self,
+        moves: Mapping[str, str],
+        missed: Mapping[str, float],
+        term: int,
+        now: float,
+        wall: float,
+        *,
+        bad: Sequence[str] = (),
     ) -> Optional[Judgement]:
+        """`bad`: hosts among `missed` that are connected, and that failures are blamed on."""
         view, before = self._view, self._view.data["moved"]
         restart: Dict[str, List[Fact]] = {}
         for slot, host in moves.items():
             lost = view.roster[self._tasks_in(slot)[0]]["host"]
+            is_bad = lost in bad
             why = [fact("takes_place", what=lost, host=host, seconds=now - missed[lost])]
+            if is_bad:
+                why = [fact("takes_bad_place", what=lost, host=host)]
             for holder in self._held_by_itself(lost):
                 self._release(holder, "coordinator")
-            wanted = [task for task in self._tasks_in(slot) if self._is_wanted(task, lost)]
+            wanted = [task for task in self._tasks_in(slot) if self._is_wanted(task, lost, is_bad=is_bad)]
             restart.update(dict.fromkeys(wanted, why))
             done = [task for task in self._tasks_in(slot) if not (task in wanted or view.drained(task))]
             view.wanted(done, want="stop", by="coordinator")
-        failure = self._recovery.move(restart, now, wall)
+        failure = self._recovery.move(restart, now, wall, blames_host=bool(bad))
         for slot in moves:
             for task in self._tasks_in(slot):
                 last = max(view.entry(task)["attempt"], view.intents[task]["after"])
@@ -185,6 +220,8 @@ class Moving:
         after["slots"] = {slot: host for slot, host in after["slots"].items() if slot != host}
         if failure is None:
             view.data["moved"] = after
-            for host in missed:
+            for host in missed.keys() - set(bad):
                 view.hosts[host]["silent_s"] = now - missed[host]
+            for host in bad:
+                view.hosts[host]["drained"] = "coordinator"  # it becomes no spare before a person undrains it
         return failure

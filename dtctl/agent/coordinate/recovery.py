@@ -92,10 +92,13 @@ class Recovery:
                 return True
         return False
 
-    def move(self, restart: Mapping[str, List[Fact]], now: float, wall: float) -> Optional[Judgement]:
+    def move(
+        self, restart: Mapping[str, List[Fact]], now: float, wall: float, *, blames_host: bool = False
+    ) -> Optional[Judgement]:
         """Restarts tasks that are to begin on another host, and those that cannot continue without them.
 
-        `restart`: why, of each. A judgement when the run does not survive it.
+        `restart`: why, of each. `blames_host`: their failures so far do not count. A judgement when the run does not
+        survive it.
         """
         left = dict(restart)
         while left:
@@ -103,7 +106,7 @@ class Recovery:
             tasks = self._gang(task) if self._view.roster[task]["addressed"] else [*self._scope(task)]
             tasks += [] if self._moves_alone(task) else [one for one in left if one not in tasks]
             loss: Lost = {"attempt": self._view.entry(task)["attempt"], "ended": wall}
-            failure = self._restart(task, loss, "moved", left[task], tasks, now, wall)
+            failure = self._restart(task, loss, "moved", left[task], tasks, now, wall, afresh=blames_host)
             if failure is not None:
                 return failure
             left = {one: why for one, why in left.items() if one not in tasks}
@@ -281,10 +284,16 @@ class Recovery:
         *,
         own: bool = False,
         past: Optional[Past] = None,
+        afresh: bool = False,
     ) -> Optional[Judgement]:
-        """`own`: by its agent, which has decided whether the task's own budget allows it. `past`: the lost attempt."""
+        """`own`: by its agent, which has decided whether the task's own budget allows it. `past`: the lost attempt.
+
+        `afresh`: the task's budget counts from zero.
+        """
         data, recovery = self._view.data, self._view.recovery
-        restarts = 0 if own else self._view.entry(task)["restarts"]  # counts from zero after a long healthy life
+        restarts = (
+            0 if own or afresh else self._view.entry(task)["restarts"]
+        )  # counts from zero after a long healthy life
         decided = policy.decide(
             why,
             recovery,

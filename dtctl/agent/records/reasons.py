@@ -180,6 +180,8 @@ SENTENCES = {
     "all_go": ": all %(count)d tasks are restarted%(later)s",
     "holds": ": %(tasks)s held",
     "takes_place": "%(what)s has been unreachable for %(span)s: %(host)s takes its tasks",
+    "takes_bad_place": "the last failures of the run were all on %(what)s: %(host)s takes its tasks (dtctl undrain "
+    "%(what)s makes it a spare)",
     "no_spare": "no spare can take the tasks of %(host)s, which is unreachable: %(text)s",
     "none_left": "there is none",
     "spare_away": "%(host)s is unreachable",

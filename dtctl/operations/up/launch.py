@@ -176,11 +176,16 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
         "secrets": launch.secrets if spec["bundle"] else {},  # an arbiter trains nothing
         "credentials": _credentials(launch, host),
         "hooks": list(launch.hooks) if host.name in coordinators(launch.plan) else [],
-        "withheld": list(dict.fromkeys(name for hook in hooks for name in hook.variables)),
+        "withheld": [*dict.fromkeys(name for hook in hooks for name in hook.variables), *_of_session(host)],
         "replace": launch.replace,
         "file": os.path.realpath(launch.plan.cluster.file),
         "outputs": list(output_places(launch.plan.cluster, launch.plan.dirs[host.name])) if spec["bundle"] else [],
     }
+
+
+def _of_session(host: Host) -> list[str]:
+    """Variables of a session that no trainer inherits: what they name ends with the connection."""
+    return ["SSH_AUTH_SOCK"] if isinstance(host.reach, SshSettings) and host.reach.forward_agent else []
 
 
 def environment_on(launch: Start, host: Host) -> Environment | None:

@@ -57,7 +57,7 @@ def last_gateway(settings: SshSettings, jump: str) -> SshSettings:
     """The last of the jump hosts as a host of its own, reached through those before it."""
     *earlier, last = (LoginTarget.parse(hop) for hop in jump.split(","))
     way = ",".join(map(str, earlier)) or None
-    return replace(settings, target=last.host, user=last.user, port=last.port, jump=way)
+    return replace(settings, target=last.host, user=last.user, port=last.port, jump=way, forward_agent=False)
 
 
 class ConfigFiles:

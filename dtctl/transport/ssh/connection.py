@@ -51,11 +51,19 @@ class StrictConnection(Connection):  # type: ignore[misc]
     proxy: ProxyCommand | None = None
     socket: Any = None
     timeout_s = 0.0
+    forwards_agent = False
     opened_at = 0.0
     still: Still | None = None
 
     def __init__(
-        self, host: str, host_keys: HostKeys, gateway: Connection | str | None, timeout_s: float, config: Config
+        self,
+        host: str,
+        host_keys: HostKeys,
+        gateway: Connection | str | None,
+        timeout_s: float,
+        config: Config,
+        *,
+        forward_agent: bool = False,
     ) -> None:
         super().__init__(
             host,
@@ -71,6 +79,7 @@ class StrictConnection(Connection):  # type: ignore[misc]
             },
         )
         self.host_keys = host_keys
+        self.forwards_agent = forward_agent
         self.timeout_s = timeout_s
         self.client.set_missing_host_key_policy(Policy(host_keys))
 
@@ -106,6 +115,14 @@ class StrictConnection(Connection):  # type: ignore[misc]
             self.close()
             raise
         return result
+
+    def create_session(self) -> Any:
+        channel = super().create_session()
+        if self.forwards_agent:
+            from dtctl.transport.ssh.forwarding import forward_agent  # imported late: few hosts get the agent
+
+            forward_agent(channel)
+        return channel
 
     def is_late(self) -> bool:
         """Whether an attempt has taken all of its time."""

@@ -50,13 +50,16 @@ class Control:
             self.close()
             raise
 
-    def run(self, command: str, timeout_s: float) -> KeptProcess:
-        """Runs a command. Raises OSError, usually because the host opens no session in time, or refuses to."""
+    def run(self, command: str, timeout_s: float, *, agent: bool = False) -> KeptProcess:
+        """Runs a command. Raises OSError, usually because the host opens no session in time, or refuses to.
+
+        `agent`: with this machine's ssh-agent, if the connection was made for that.
+        """
         connection, theirs = socket.socketpair()
         stderr, their_stderr = os.pipe()
         try:
-            # Without a terminal, X11, the agent and a subsystem.
-            self._send(NEW_SESSION, 0, b"", 0, 0, 0, 0, NO_ESCAPE, b"", command.encode())
+            # Without a terminal, X11 and a subsystem.
+            self._send(NEW_SESSION, 0, b"", 0, 0, int(agent), 0, NO_ESCAPE, b"", command.encode())
             for descriptor in (theirs.fileno(), theirs.fileno(), their_stderr):
                 socket.send_fds(self._socket, [b"\0"], [descriptor])
             self._wait_at_most(timeout_s)

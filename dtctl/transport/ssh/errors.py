@@ -234,6 +234,15 @@ def shows_no_key(to: Destination, words: str) -> TransportError:
     return TransportError(f"ssh cannot get a host key of {to}", detail=words, shared_summary="ssh gets no host key")
 
 
+def forwards_no_agent(to: Destination, target: str) -> TransportError:
+    return TransportError(
+        f"the file has forward_agent for {to}, and your SSH configuration does not allow it",
+        detail="whoever administers the host can use the keys of your ssh-agent meanwhile, so both have to say it",
+        hint=f"add to ~/.ssh/config: Host {target}, and below it: ForwardAgent yes; or remove forward_agent",
+        shared_summary="your SSH configuration does not allow forward_agent",
+    )
+
+
 def no_session(to: Destination, reason: str) -> TransportError:
     return TransportError(
         f"{to} accepts the login, but opens no session",

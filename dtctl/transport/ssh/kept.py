@@ -27,7 +27,7 @@ from dtctl.transport.ssh.forks import ForkServer
 from dtctl.transport.ssh.known_hosts import HostKey, parse_known_hosts, read
 from dtctl.transport.ssh.openssh import control_path, quoted, ssh_words
 from dtctl.transport.ssh.program import no_program, run
-from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
+from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout, forwards_agent
 from dtctl.transport.stream import RemoteExit, converse, text_of
 from dtctl.transport.timeouts import UNOBSERVED, Waiting
 
@@ -49,10 +49,11 @@ Asking = Callable[[str], AbstractContextManager[None]]
 """See TransportOptions.asking."""
 
 QUIET = (
-    *("BatchMode=yes", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no"),
+    *("BatchMode=yes", "ClearAllForwardings=yes", "ForwardX11=no", "PermitLocalCommand=no"),
     *("RemoteCommand=none", "RequestTTY=no", "ServerAliveInterval=15", "ServerAliveCountMax=3"),
 )
 """Options that exclude settings for the user's own sessions, and end a dead connection."""
+NO_AGENT = "ForwardAgent=no"
 UNSEEN = (
     *("ControlPath=none", "ControlMaster=no", "PreferredAuthentications=none"),
     *("StrictHostKeyChecking=accept-new", "UpdateHostKeys=no", "HashKnownHosts=no"),
@@ -118,14 +119,14 @@ class KeptLogins(Routes):
         while True:
             tried = _identity(path)
             with suppress(OSError):  # there is none, its host does not answer, or it opens no more sessions
-                return _kept_session(path, command, min(ANSWER_S, timeout_s / 2))
+                return _kept_session(path, command, min(ANSWER_S, timeout_s / 2), agent=settings.forward_agent)
             if made := self._log_in_once(name, settings, path, tried, command, within_s=deadline - time.monotonic()):
                 return made
 
     def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
         settings = split_target(settings)
         timeout_s = self._timeout_s(settings)
-        own = [f"ConnectTimeout={round(timeout_s)}", *UNSEEN, *QUIET]
+        own = [f"ConnectTimeout={round(timeout_s)}", *UNSEEN, *QUIET, NO_AGENT]
         hops = self._reach_gateways(name, settings)
         shown: list[HostKey] = []
         for types in KEY_TYPES:
@@ -180,7 +181,9 @@ class KeptLogins(Routes):
             timeout_s = max(min(timeout_s, _LEAST_TIMEOUT_S), within_s)
         hops = self._reach_gateways(name, settings)
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-        own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET]
+        to = self.host_keys(name, settings).destination
+        agent = "ForwardAgent=yes" if forwards_agent(to, settings, self.files.lookup(settings)) else NO_AGENT
+        own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET, agent]
         words = self._words(settings, hops, ["ControlMaster=yes", f"ConnectTimeout={math.ceil(timeout_s)}", *own])
         words[-1:] = ["-fN", words[-1]]
         begun = time.monotonic()
@@ -195,7 +198,7 @@ class KeptLogins(Routes):
             if not (refused and self._log_in_by_answers(name, words)):
                 raise failure
         try:
-            return _session(new, command, timeout_s) if command else None
+            return _session(new, command, timeout_s, agent=settings.forward_agent) if command else None
         except OSError as error:
             raise errors.no_session(self.host_keys(name, settings).destination, str(error)) from error
         finally:
@@ -250,7 +253,7 @@ class KeptLogins(Routes):
 
     def _words(self, settings: SshSettings, hops: Sequence[SshSettings], own: Sequence[str]) -> list[str]:
         def options(one: SshSettings) -> list[str]:
-            gateway = [f"ControlPath={quoted(control_path(one, self.files))}", "ControlMaster=no", *QUIET]
+            gateway = [f"ControlPath={quoted(control_path(one, self.files))}", "ControlMaster=no", *QUIET, NO_AGENT]
             direct = ["ProxyJump=none"] if (one.jump or "").lower() == "none" else []
             return [word for option in (*(own if one is settings else gateway), *direct) for word in ("-o", option)]
 
@@ -260,19 +263,19 @@ class KeptLogins(Routes):
         return connect_timeout(settings, self.files.lookup(settings))
 
 
-def _kept_session(path: Path, command: str, timeout_s: float) -> Process:
+def _kept_session(path: Path, command: str, timeout_s: float, *, agent: bool) -> Process:
     try:
         return ForkServer(path).session(timeout_s)
     except TimeoutError:  # the host would not open a session either
         raise
     except OSError:
-        return _session(path, command, timeout_s)
+        return _session(path, command, timeout_s, agent=agent)
 
 
-def _session(path: Path, command: str, timeout_s: float) -> KeptProcess:
+def _session(path: Path, command: str, timeout_s: float, *, agent: bool) -> KeptProcess:
     control = Control(path)
     try:
-        return control.run(command, timeout_s)
+        return control.run(command, timeout_s, agent=agent)
     except BaseException:
         control.close()
         raise

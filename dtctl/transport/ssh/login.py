@@ -27,7 +27,7 @@ from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.keyring import KeyAuthentication, Keyring, LoginRefused, Passphrase
 from dtctl.transport.ssh.known_hosts import HostKey
 from dtctl.transport.ssh.protocol import SshProtocol
-from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
+from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout, forwards_agent
 
 
 @dataclass
@@ -195,11 +195,15 @@ class Logins(Routes):
         self, settings: SshSettings, host_keys: HostKeys, via: StrictConnection | str | None
     ) -> StrictConnection:
         settings = split_target(settings)
-        timeout_s = connect_timeout(settings, self.files.lookup(settings))
+        options = self.files.lookup(settings)
+        timeout_s, agent = connect_timeout(settings, options), forwards_agent(host_keys.destination, settings, options)
         deadline = time.monotonic() + timeout_s
         for attempt in itertools.count(1):
             remaining = max(1.0, deadline - time.monotonic())
-            connection = StrictConnection(settings.target, host_keys, via, remaining, self._config(settings))
+            connection = StrictConnection(
+                *(settings.target, host_keys, via, remaining, self._config(settings)),
+                forward_agent=agent,
+            )
             try:
                 connection.open()
                 return connection

@@ -216,6 +216,16 @@ def _port(options: Mapping[str, Any]) -> int:
         raise TransportError(f"Port {options['port']} in the SSH configuration is not a number") from error
 
 
+def forwards_agent(to: Destination, settings: SshSettings, options: Mapping[str, Any]) -> bool:
+    """Whether the host may use this machine's ssh-agent, which the user's own configuration has to allow, too.
+
+    A cluster file may come from elsewhere. Raises TransportError if only that file says so.
+    """
+    if settings.forward_agent and str(options.get("forwardagent", "no")).lower() != "yes":
+        raise errors.forwards_no_agent(to, settings.target)
+    return settings.forward_agent
+
+
 def connect_timeout(settings: SshSettings, options: Mapping[str, Any]) -> float:
     """The timeout of the cluster file; if it has none, ConnectTimeout of ssh_config."""
     unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s

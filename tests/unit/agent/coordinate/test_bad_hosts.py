@@ -13,6 +13,8 @@ from dtctl.agent.records.spec import RecoverySpec
 from dtctl.agent.run import drains, run_events
 from dtctl.agent.run.bad_hosts import bad_host, failures, says_of_host
 from tests.reasons import reason_of
+from tests.unit.agent.coordinate.slot_world import SlotWorld
+from tests.unit.agent.coordinate.slots import REPLACE_S
 from tests.unit.agent.coordinate.world import World
 
 ECC = "Traceback (most recent call last):\nRuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -213,3 +215,82 @@ def test_last_failures_are_counted_by_occasion(
     found: list[tuple[float, str, str]], limit: int, expected: tuple[str, int] | None
 ) -> None:
     assert bad_host(found, limit) == expected
+
+
+def spared(strategy: str, places: dict[str, str], *spares: str, **recovery: Any) -> SlotWorld:
+    world = SlotWorld(strategy, places, *spares, recovery={**BUDGET, **recovery}, movable=True)
+    world.until(lambda: set(world.states.values()) == {"running"})
+    world.run_for(3.0)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("strategy", "places", "task"),
+    [("async-ps", PLACES, "worker:2"), ("async-ps", PLACES, "ps:0"), ("collective", WORKERS, "worker:3")],
+)
+@pytest.mark.parametrize("repeat", [0, 3])
+def test_a_spare_takes_the_place_of_a_bad_host_that_is_connected(
+    strategy: str, places: dict[str, str], task: str, repeat: int
+) -> None:
+    """The third failure may be the last that the budget of the task allows."""
+    world, host = spared(strategy, places, "s", "t", repeat=repeat, max_restarts=2), places[task]
+    for _ in range(3):
+        assert world.data["moved"]["slots"] == {}
+        fail(world, task)
+    world.until(lambda: world.data["moved"]["slots"] == {host: "s"} and set(world.states.values()) == {"running"})
+    world.run_for(5.0)
+    assert (world.places[task], world.running_on(task), world.condition) == ("s", ["s"], "Running")
+    said = f"the last failures of the run were all on {host}: s takes its tasks (dtctl undrain {host} makes it a spare)"
+    assert any(text.startswith(said) for text in world.decisions)
+    assert (world.data["hosts"][host]["drained"], warnings(world)) == ("coordinator", [])
+    world.request("undrain", host=host, by="anna@desk")
+    assert world.data["hosts"][host]["drained"] is None
+
+
+def test_a_bad_host_is_no_spare_before_it_is_undrained() -> None:
+    world = spared("async-ps", PLACES, "s")
+    for _ in range(3):
+        fail(world, "worker:2")
+    world.until(lambda: world.data["moved"]["slots"] == {"e": "s"} and set(world.states.values()) == {"running"})
+    world.crash("s")
+    world.run_for(REPLACE_S + 30.0)
+    assert world.data["moved"]["slots"] == {"e": "s"}
+    world.request("undrain", host="e", by="anna@desk")
+    world.until(lambda: world.data["moved"]["slots"] == {} and set(world.states.values()) == {"running"})
+
+
+def test_a_task_that_fails_on_the_spare_too_blames_neither_and_goes_by_its_budget() -> None:
+    world = spared("async-ps", PLACES, "s", "t", repeat=0)
+    for _ in range(6):
+        fail(world, "worker:2")
+    world.until(lambda: set(world.states.values()) == {"running"})
+    assert (world.data["moved"]["slots"], out(world)) == ({"e": "s"}, [])
+
+
+@pytest.mark.parametrize("why", ["no lease", "the spare is drained", "the spare is away"])
+def test_without_a_spare_that_can_take_them_the_host_is_left_out_as_ever(why: str) -> None:
+    world = spared("async-ps", PLACES, "s")
+    if why == "no lease":
+        world.coordinator._moving._term_of_lease = None
+    elif why == "the spare is drained":
+        world.request("drain", host="s")
+    else:
+        world.crash("s")
+    for _ in range(3):
+        fail(world, "worker:2")
+    assert (out(world), world.data["moved"]["slots"], world.condition) == (["e"], {}, "Running")
+
+
+def test_nothing_moves_while_another_task_of_the_host_runs() -> None:
+    """What runs there is ended first; a task of the others' that only the agent there may start is held before."""
+    world = spared("async-ps", {**PLACES, "worker:3": "e"}, "s")
+    for _ in range(2):
+        fail(world, "worker:2")
+    world.die("worker:2", code=1, log=ECC)
+    while world.data["moved"]["slots"] == {}:
+        world.tick()
+        assert world.now < 1000.0
+    assert world.running_on("worker:3") in ([], ["e"])
+    world.until(lambda: set(world.states.values()) == {"running"})
+    world.run_for(5.0)
+    assert (world.running_on("worker:2"), world.running_on("worker:3")) == (["s"], ["s"])
