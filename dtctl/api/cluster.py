@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.config import find_cluster_file
 from dtctl.config.load import Checked, check_cluster
@@ -23,6 +23,9 @@ from dtctl.plan import plan_roster, shown, shown_variables, shown_words
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.timeouts import Waiting
+
+if TYPE_CHECKING:
+    from dtctl.bundle.revision import Inspected
 
 log = logging.getLogger("dtctl")
 """Receives the messages that the command line shows as warnings and notes."""
@@ -144,12 +147,14 @@ class Cluster:
         from dtctl.operations.local import make_local
         from dtctl.operations.push import push
         from dtctl.operations.selection import select_hosts
-        from dtctl.operations.sending import scan_code
+        from dtctl.operations.sending import inspect, scan_code
 
         config = self.checked.cluster
         record = record_of(plan_roster(make_local(config) if local else config))
         hosts = select_hosts(record, [*record.hosts], exclude)
-        outcome = push(record, scan_code(config), self.transport, one_at_a_time(progress), hosts)
+        bundle = scan_code(config)
+        warn_of_missing_content(inspect(bundle))
+        outcome = push(record, bundle, self.transport, one_at_a_time(progress), hosts)
         return outcome.or_raise("push the code")
 
     def push_data(self, *, overwrite: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:
@@ -272,6 +277,14 @@ def make_transport() -> Transports:
 
 def memory() -> Memory:
     return Memory(log.warning)
+
+
+def warn_of_missing_content(inspected: Inspected | None) -> None:
+    """Logs warnings of pointers of Git LFS and of empty submodules."""
+    from dtctl.render.plan import without_content
+
+    for summary, hint in without_content(inspected):
+        log.warning("%s (%s)", summary, hint)
 
 
 def one_at_a_time(progress: Callable[[Progress], None]) -> Callable[[Progress], None]:

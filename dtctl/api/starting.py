@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.api.cluster import Cluster, log, memory, one_at_a_time
+from dtctl.api.cluster import Cluster, log, memory, one_at_a_time, warn_of_missing_content
 from dtctl.api.run import Run, find_run
 from dtctl.config.load import Checked
 from dtctl.errors import DtctlError
@@ -70,6 +70,7 @@ def up(
         allow_missing=allow_missing,
         make_local=lambda config: make_local(config, ports),
     )
+    warn_of_missing_content(launch.inspected)
     try:
         return _start(launch, cluster, progress, force=force)
     finally:

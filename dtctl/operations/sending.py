@@ -27,6 +27,7 @@ from dtctl.operations.local import read_env_file
 from dtctl.operations.run_record import RunRecord
 
 if TYPE_CHECKING:
+    from dtctl.bundle.revision import Inspected
     from dtctl.bundle.scanning import ScanReport
 
 CODE = "trainer.code"
@@ -56,6 +57,13 @@ def allowable(cluster: Cluster) -> tuple[Sending, ...]:
 def sending_of(cluster: Cluster, key: str) -> Sending | None:
     """The sending of the path that `key` names; None if it needs no consent."""
     return next(iter(sendings(cluster, (key,), {})), None)
+
+
+def inspect(bundle: Bundle) -> Inspected | None:
+    """The revision of the code, and what of it has no content here; None outside of a repository."""
+    from dtctl.bundle.revision import inspect as inspect_revision
+
+    return inspect_revision(bundle)
 
 
 def scan_code(cluster: Cluster) -> Bundle:

@@ -358,16 +358,24 @@ def show_code(inspected: Inspected | None) -> None:
     revision = inspected.revision
     if revision != Revision():
         note(f"code: {revision.shown}{f' ({revision.note})' if revision.note else ''}")
-    if inspected.pointers:
-        show_warning(
-            f"{_folded(inspected.pointers)}: only a pointer of Git LFS, not the content",
-            hint="git lfs pull    fetches the content",
-        )
-    if inspected.empty_submodules:
-        show_warning(
-            f"{_folded(inspected.empty_submodules)}: a submodule without its files",
-            hint="git submodule update --init    fetches them",
-        )
+    show_without_content(inspected)
+
+
+def show_without_content(inspected: Inspected | None) -> None:
+    for summary, hint in without_content(inspected):
+        show_warning(summary, hint=hint)
+
+
+def without_content(inspected: Inspected | None) -> list[tuple[str, str]]:
+    """A sentence and a remedy for files and directories whose content is not here."""
+    found = []
+    if inspected is not None and inspected.pointers:
+        what = f"{_folded(inspected.pointers)}: only a pointer of Git LFS, not the content"
+        found.append((what, "git lfs pull    fetches the content"))
+    if inspected is not None and inspected.empty_submodules:
+        what = f"{_folded(inspected.empty_submodules)}: a submodule without its files"
+        found.append((what, "git submodule update --init    fetches them"))
+    return found
 
 
 def show_exposure(exposed: Exposure | None) -> None:

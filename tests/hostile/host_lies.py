@@ -300,6 +300,12 @@ LIES: dict[str, Lie] = {
     "a cleaning that was not asked for": reported(
         "gc result", lambda frame: frame.update(dry_run=not frame["dry_run"])
     ),
+    "code of another bundle": reported("code result", put(bundle="0" * 64)),
+    "code beyond the manifest": reported("code_part", put(file=7)),
+    "code that lands elsewhere": payload(
+        "code_part",
+        b'{"dirs":[],"files":[["../../evil.py",420,1,"%s"]],"links":[],"version":1}' % (b"0" * 64),
+    ),
     "bundles that are paths": reported("gc result", put(bundles=[PATH, ESCAPES], files=["/" + ESCAPES])),
     # unrequested frames
     "a frame of no type": instead("*", once(b"{}\n")),

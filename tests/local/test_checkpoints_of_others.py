@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,47 @@ def test_lightnings_default_directory_is_no_exception(home: Desk, saved: Path) -
     assert files_below(home.project / "here") == {"epoch=0-step=400.ckpt": torch_file()}
     assert "2 removed" in home.dtctl("checkpoints", "prune", "--keep", "1", "-y")
     assert [path.name for path in place.iterdir()] == ["epoch=0-step=500.ckpt"]
+
+
+PUSHED = ("torch", "lightning", "safetensors", "mxnet", "trainer, sharded", "deepspeed", "dcp")
+
+
+def push(home: Desk, path: str) -> str:
+    return home.run("checkpoints", "push", path, "--local").stderr
+
+
+def test_one_of_each_format_is_pushed(home: Desk, saved: Path) -> None:
+    for number, (files, kind, prefix, step) in enumerate(WHOLE[name] for name in PUSHED):
+        own = home.project / f"own-{number}"
+        write(own, files)
+        said = push(home, f"own-{number}")
+        assert "it is there now; how a trainer finds it: " in said, (kind, said)
+        assert all((saved / name).read_bytes() == content for name, content in files.items()), kind
+        [place] = json.loads(home.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+        assert [(one["kind"], one["step"]) for one in place["all"] if one["prefix"] == prefix] == [(kind, step)]
+        for path in saved.iterdir():
+            (shutil.rmtree if path.is_dir() else Path.unlink)(path)
+
+
+def test_what_is_there_is_neither_sent_again_nor_replaced_by_another(home: Desk, saved: Path) -> None:
+    write(home.project / "own", trainer(500))
+    push(home, "own/checkpoint-500")
+    assert "it was all there already" in home.run("checkpoints", "push", "own", "--local").stdout
+    (saved / "checkpoint-500/config.json").write_text("{ }")
+    assert "another checkpoint is called checkpoint-500" in push(home, "own")
+    assert (saved / "checkpoint-500/config.json").read_text() == "{ }"
+
+
+def test_a_damaged_one_is_not_sent(home: Desk, saved: Path) -> None:
+    write(home.project / "own", trainer(500))
+    os.truncate(home.project / "own/checkpoint-500/optimizer.pt", 40)
+    assert "checkpoint-500 is damaged: optimizer.pt" in push(home, "own/checkpoint-500")
+    assert "is not complete: optimizer.pt" in push(home, "own")
+    assert not saved.exists()
+
+
+def test_a_storage_url_takes_those_of_tensorflow_alone(home: Desk, saved: Path) -> None:
+    write(home.project / "own", trainer(500))
+    said = home.run("checkpoints", "push", "own", "--local", "--into", "gs://bucket/out").stderr
+    assert "writes only those of TensorFlow to a storage URL" in said
+    assert "gcloud storage cp -r" in said

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+import dtctl
 from tests.desk import Desk
 from tests.waiting import eventually
 
@@ -78,3 +79,28 @@ def test_code_that_was_never_committed_comes_back_and_its_commit_is_known(home: 
     shown = home.dtctl("compare", run, home.status()["run"])
     assert f"+ {git(home, 'rev-parse', '--short=12', 'HEAD')} Rate" in shown
     assert "files that differ: rate.py" in shown
+
+
+def test_pointers_of_lfs_and_empty_submodules_are_in_json_and_logged(
+    home: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (home.project / "train.py").write_text("print(1)\n")
+    (home.project / "cluster.yaml").write_text(CLUSTER)
+    (home.project / "sub").mkdir()
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 700\n"
+    (home.project / "weights.bin").write_text(pointer)
+    git(home, "init", "-q", "-b", "main")
+    git(home, "add", "-A")
+    git(home, "commit", "-q", "-m", "First")
+    git(home, "update-index", "--add", "--cacheinfo", f"160000,{git(home, 'rev-parse', 'HEAD')},sub")
+    git(home, "commit", "-q", "-m", "Second")
+    wanted = {"lfsPointers": ["weights.bin"], "emptySubmodules": ["sub"]}
+    pushed = home.run("push", "--local", "-o", "json")
+    assert wanted.items() <= json.loads(pushed.stdout).items()
+    assert "weights.bin: only a pointer of Git LFS, not the content" in pushed.stderr
+    assert wanted.items() <= json.loads(home.dtctl("up", "--local", "-o", "json")).items()
+    for name in ("HOME", "PATH"):
+        monkeypatch.setenv(name, home.env[name])
+    monkeypatch.chdir(home.project)
+    dtctl.load().push(local=True)
+    assert "sub: a submodule without its files (git submodule update --init    fetches them)" in caplog.messages

@@ -145,7 +145,8 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
                 **document.started(launch.plan.cluster.name, outcome),
                 **render.machine.status.in_passing(outcome),
             }
-            document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
+            fields |= {**document.not_pushed(launch.bundle), **document.without_content(launch.inspected)}
+            document.print_json("Up", fields)
         elif outcome.failed is None:
             render.starting.show_started(outcome, launch.plan)
 
@@ -174,7 +175,9 @@ def push(
     wanted = operations.selection.select_hosts(record, [*record.hosts], exclude or [])
     require_sending(cluster, operations.sending.CODE, local=local)
     bundle = operations.sending.scan_code(cluster)
+    inspected = operations.sending.inspect(bundle)
     render.plan.show_left_out(bundle, cluster.file)
+    render.plan.show_without_content(inspected)
     kept = "nothing was started; the hosts keep the received files"
     with (
         scope.on_interrupt(kept, "dtctl push    sends the rest"),
@@ -182,7 +185,7 @@ def push(
     ):
         outcome = operations.push.push(record, bundle, scope.transport, progress, wanted)
     if output == "json":
-        document.print_json("Push", results.push(outcome, bundle))
+        document.print_json("Push", results.push(outcome, bundle, inspected))
     else:
         for sent, hosts in render.format.by_value(outcome.results).items():
             what = f"{render.format.count(sent, 'file')} sent" if sent else "already had everything"

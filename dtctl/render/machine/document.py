@@ -18,6 +18,7 @@ from dtctl.render.terminal import console
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
+    from dtctl.bundle.revision import Inspected
     from dtctl.config.cluster import Environment
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
@@ -120,6 +121,14 @@ def _unseen(unseen: UnusedCheckpoint) -> dict[str, Any]:
 def not_pushed(bundle: Bundle) -> dict[str, Any]:
     """The paths that are left out for other reasons than the user's rules."""
     return {"notPushed": [*(one.path for one in bundle.withheld), *bundle.twins]}
+
+
+def without_content(inspected: Inspected | None) -> dict[str, Any]:
+    """The files that are only pointers of Git LFS, and the submodules that are empty here."""
+    return {
+        "lfsPointers": [*inspected.pointers] if inspected is not None else [],
+        "emptySubmodules": [*inspected.empty_submodules] if inspected is not None else [],
+    }
 
 
 def plan(

@@ -13,6 +13,7 @@ from dtctl.render.machine.document import picked
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
+    from dtctl.bundle.revision import Inspected
     from dtctl.config.outgoing import Sending
     from dtctl.operations.consent import KeyScan, NewKeys
     from dtctl.operations.down import DownResult
@@ -70,12 +71,13 @@ def _settings(program: LocalProgram) -> dict[str, str]:
     return {name: hide_variable(name, value) for name, value in program.settings.items()}
 
 
-def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
+def push(outcome: Outcomes[int], bundle: Bundle, inspected: Inspected | None) -> dict[str, Any]:
     return {
         "bundle": bundle.id,
         "files": len(bundle.manifest.files),
         "sizeBytes": bundle.total_bytes,
         **document.not_pushed(bundle),
+        **document.without_content(inspected),
         "hosts": [{"host": host, "sentFiles": sent} for host, sent in outcome.results.items()],
         "errors": document.errors(outcome.errors),
     }

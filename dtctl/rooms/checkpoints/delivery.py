@@ -99,19 +99,20 @@ class Delivery:
             self.landing = self._checked(message.of(Landing))
 
     def _wanted(self) -> dict[str, Any]:
-        files = [{"name": file.path.name, "size": file.size, "sha256": file.sha256} for file in self._own.files]
+        files = [{"name": file.name, "size": file.size, "sha256": file.sha256} for file in self._own.files]
         target = self._target
         return {
             "dir": target.directory,
             "below": target.below,
             "name": self._own.name,
+            "kind": self._own.kind,
             "files": files,
             "push": self._push,
             "by": self._by,
         }
 
     def _checked(self, landing: Landing) -> Landing:
-        sizes = {one.path.name: one.size for one in self._own.files}
+        sizes = {one.name: one.size for one in self._own.files}
         for one in landing["have"]:
             if one["size"] > sizes.get(one["name"], -1):
                 raise wrong("have", "no more than what is sent", one)
@@ -142,14 +143,14 @@ class Delivery:
         total = self._own.size_bytes
         done, next_report = sum(had.values()), 0.0
         for one in self._own.files:
-            offset = had.get(one.path.name, 0)
+            offset = had.get(one.name, 0)
             with os.fdopen(open_regular(one.path, follow=False), "rb") as file:
                 file.seek(offset)
                 while offset < one.size:
                     data = file.read(min(PART_BYTES, one.size - offset))
                     if not data:
                         raise PreflightError(f"{one.path} became shorter while it was sent", hint="type the same again")
-                    self.session.send({"type": "part", "name": one.path.name, "offset": offset}, data)
+                    self.session.send({"type": "part", "name": one.name, "offset": offset}, data)
                     offset += len(data)
                     done += len(data)
                     self._sent_bytes += len(data)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from dtctl.agent.checkpoints import formats, reading, state_file, verifying
 from dtctl.agent.checkpoints.tensor_bundle import Index
-from dtctl.agent.records.checkpoints import Checkpoint
+from dtctl.agent.host.budget import Budget, Spent
+from dtctl.agent.records.checkpoints import MOST_STORED, Checkpoint
+from dtctl.agent.rooms.checkpoints.records import is_path_inside
 from dtctl.config.outgoing import OVERRIDE, why_none_of, why_refused
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError, UsageError
@@ -22,6 +23,7 @@ _FILE = re.compile(r"(.+)\.(index|meta|data-[0-9]{5}-of-[0-9]{5})\Z", re.DOTALL)
 _NAME = re.compile(r"(?!\.)[^/\\\"\x00-\x1f\x7f]{1,200}\Z")
 FOR_KERAS = "put it into the code directory, which `dtctl up` sends, and let the trainer load it"
 _LOOK_S = 30.0
+_VERIFY_S = 24 * 3600.0
 _MOST_STATE_BYTES = 4 << 20
 _BLOCK = 1 << 20
 
@@ -31,19 +33,24 @@ class OwnFile:
     """One file of the checkpoint, as it was read."""
 
     path: Path
+    name: str
+    """Its path in a checkpoint that is a directory."""
     size: int
     sha256: str
 
 
 @dataclass(frozen=True)
 class OwnCheckpoint:
-    """A checkpoint that was read and is intact; `files` has the index last."""
+    """A checkpoint that was read and is intact; `files` has the index last, or what else says that it is whole."""
 
     name: str
     step: int | None
     files: tuple[OwnFile, ...]
     unread: str
     """Why not every tensor could be checked."""
+    kind: str = "tensorflow"
+    found_by: str = ""
+    """How a trainer of another framework than TensorFlow finds its newest one."""
 
     @property
     def size_bytes(self) -> int:
@@ -63,7 +70,8 @@ def find(path: Path, *, anywhere: bool = False) -> Path:
     if path.is_dir() and formats.of_directory(str(path)) is None:
         return _in_directory(path)
     if (formats.of_file(path.name) or (path.is_dir() and formats.of_directory(str(path)))) and path.exists():
-        raise _of_others(path)
+        _refuse_keras(path)
+        return path
     match = _FILE.match(path.name)
     prefix = path.with_name(match.group(1)) if match and path.exists() else path
     if not Path(f"{prefix}.index").exists():
@@ -89,13 +97,16 @@ def _in_directory(directory: Path) -> Path:
     """The checkpoint that the file `checkpoint` names, as for TensorFlow, or else the newest complete one."""
     found = reading.read_checkpoints(str(directory), time.monotonic() + _LOOK_S)
     ours = [one for one in found["all"] if one["kind"] == "tensorflow"]
+    if not ours and (newest := found["newest_complete"]) is not None:
+        _refuse_keras(directory / newest["prefix"])
+        return directory / newest["prefix"]
     named = _named(directory)
     complete = [one for one in ours if one["complete"]]
     meant = next((one for one in ours if one["prefix"] == named), None) or next(iter(complete), None)
-    if meant is None and found["all"] and not ours:
-        raise _of_others(directory / found["all"][0]["prefix"])
+    if meant is None and found["all"]:
+        _refuse_keras(directory / found["all"][0]["prefix"])
     if meant is None or not meant["complete"]:
-        raise _none_complete(directory, meant or next(iter(ours), None))
+        raise _none_complete(directory, meant or next(iter(ours or found["all"]), None))
     return directory / meant["prefix"]
 
 
@@ -118,29 +129,24 @@ def _none_complete(directory: Path, checkpoint: Checkpoint | None) -> DtctlError
     )
 
 
-def _of_others(path: Path) -> DtctlError:
-    """The error for a checkpoint that is not TensorFlow's, which says why it is not pushed."""
-    row = formats.of(str(path))
-    if row.kind != "keras":
-        return PreflightError(
-            f"{path.name} is a checkpoint of {row.title}, and push takes those of TensorFlow alone",
-            hint=f"rsync -a {shlex.quote(str(path))} HOST:DIRECTORY    or {FOR_KERAS}",
+def _refuse_keras(path: Path) -> None:
+    if formats.of(str(path)).kind == "keras":
+        raise PreflightError(
+            f"{path.name} is a file of Keras: no trainer restores it by default",
+            detail="a trainer loads the file that it names; BackupAndRestore also wants its training_metadata.json",
+            hint=FOR_KERAS,
         )
-    return PreflightError(
-        f"{path.name} is a file of Keras: no trainer restores it by default",
-        detail="a trainer loads the file that it names itself; BackupAndRestore also wants its training_metadata.json",
-        hint=FOR_KERAS,
-    )
 
 
 def read(prefix: Path) -> OwnCheckpoint:
-    """Reads the checkpoint. Raises PreflightError if TensorFlow would not restore it, or if it cannot be read."""
+    """Reads the checkpoint. Raises PreflightError if no framework would restore it, or if it cannot be read."""
     name = prefix.name
     if not is_name(name):
         raise PreflightError(
             f"{name[:80]!r} is not a valid name for a checkpoint on a host", hint="give its files another name"
         )
-    verdict = verifying.verify(str(prefix))
+    row = formats.of(str(prefix))
+    verdict = verifying.verify_format(str(prefix), row, Budget(time.monotonic() + _VERIFY_S, reading.MOST_NAMES))
     if verdict.problems:
         raise PreflightError(
             f"{prefix} is damaged: {verdict.problems[0]}",
@@ -148,13 +154,35 @@ def read(prefix: Path) -> OwnCheckpoint:
             hint="name another one",
         )
     try:
-        index = Index(str(prefix))
-        files = tuple(_read(path) for path in _paths(prefix, index.shards))
+        step, files = _of_tensorflow(prefix) if row is formats.TENSORFLOW else _of_row(prefix, row)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise PreflightError(f"{error.filename or prefix} cannot be read: {why}") from error
-    step = index.step()
-    return OwnCheckpoint(name, step, files, verdict.unread or "")
+    found_by = "" if row is formats.TENSORFLOW else row.texts.newest
+    return OwnCheckpoint(name, step, files, verdict.unread or "", row.kind, found_by)
+
+
+def _of_tensorflow(prefix: Path) -> tuple[int | None, tuple[OwnFile, ...]]:
+    index = Index(str(prefix))
+    return index.step(), tuple(_read(path, path.name) for path in _paths(prefix, index.shards))
+
+
+def _of_row(path: Path, row: formats.Format) -> tuple[int | None, tuple[OwnFile, ...]]:
+    budget = Budget(time.monotonic() + _LOOK_S, reading.MOST_NAMES)
+    try:
+        step = row.inspect(str(path), budget).step
+        inside = row.files(str(path), budget) if isinstance(row, formats.DirectoryFormat) else []
+    except Spent as spent:
+        raise PreflightError(f"{path} cannot be listed: {spent}") from None
+    if isinstance(row, formats.DirectoryFormat):
+        odd = next((name for name in inside if not is_path_inside(name)), None)
+        if odd is not None or len(inside) > MOST_STORED:
+            why = f"has {len(inside)} files" if odd is None else f"has a file {odd!a:.200}"
+            raise PreflightError(f"{path} {why}, and is not sent", hint=f"at most {MOST_STORED} files are")
+        inside.sort(key=lambda name: name in row.marks)
+        return step, tuple(_read(path / name, name) for name in inside)
+    beside = [one for one in row.companions(path.name) if path.with_name(one).is_file()]
+    return step, tuple(_read(path.with_name(name), name) for name in (*beside, path.name))
 
 
 def _paths(prefix: Path, shards: int) -> Iterator[Path]:
@@ -166,9 +194,9 @@ def _paths(prefix: Path, shards: int) -> Iterator[Path]:
     yield Path(f"{prefix}.index")
 
 
-def _read(path: Path) -> OwnFile:
+def _read(path: Path, name: str) -> OwnFile:
     sha256, size = digest(open_regular(path, follow=False))
-    return OwnFile(path, size, sha256)
+    return OwnFile(path, name, size, sha256)
 
 
 def is_name(name: str) -> bool:

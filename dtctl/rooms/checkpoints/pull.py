@@ -16,7 +16,7 @@ from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import MOST_SHARDS, MOST_STORED
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.agent.rooms.checkpoints.records import Arrived, FetchResult, FilePart, FileSent, is_path_inside
-from dtctl.agent.rooms.checkpoints.storing import Parts, folder_name
+from dtctl.agent.rooms.checkpoints.storing import Parts, flat, folder_name, path_of
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
@@ -229,7 +229,7 @@ class Landing:
         self._parts = Parts(self._folder.descriptor, self._stack.enter_context(self._inner.readable()), name)
         self._parts.take_back(files)
         if row.is_directory:
-            self._parts.take_directory_back(name, _flat)
+            self._parts.take_directory_back(name, flat)
         for file in (name,) if row.is_directory else files:
             if self._folder.find(file) is not None:
                 if not self._parts.names():
@@ -247,18 +247,18 @@ class Landing:
     def have(self, names: Collection[str] | None) -> list[dict[str, object]]:
         """The parts of these files that arrived earlier, for the senders, which send the rest. None: of all files."""
         versions = self._parts.versions
-        known = [_path(name) for name in versions] if names is None else names
+        known = [path_of(name) for name in versions] if names is None else names
         return [
-            {"name": name, "size": size, "identity": versions[flat]}
+            {"name": name, "size": size, "identity": versions[here]}
             for name in known
-            if (flat := self._here(name)) in versions and (size := self._parts.size(flat))
+            if (here := self._here(name)) in versions and (size := self._parts.size(here))
         ]
 
     def _here(self, name: str) -> str:
         """The name of a file in the directory in which it arrives. Raises InvalidValue for one of something else."""
         if not (is_path_inside(name) if self.row.is_directory else name in self._files):
             raise wrong("name", f"a file of {self.name}", name)
-        return _flat(name) if self.row.is_directory else name
+        return flat(name) if self.row.is_directory else name
 
     def put(self, part: FilePart, data: bytes) -> None:
         """Raises InvalidValue for a file that is not of this checkpoint, or for an offset that does not continue what
@@ -304,7 +304,7 @@ class Landing:
 
     def assemble(self, names: Collection[str]) -> None:
         """Puts the files of a checkpoint that is a directory into it, which is not in its place yet."""
-        self._parts.assemble_directory(self.name, {_flat(name): name for name in sorted(set(names))})
+        self._parts.assemble_directory(self.name, {flat(name): name for name in sorted(set(names))})
 
     def _finish_directory(self, names: Collection[str]) -> tuple[Path, ...]:
         self._parts.move_directory_into_place(self.name)
@@ -314,19 +314,6 @@ class Landing:
         self._folder.settle()
         self._parts.clear()
         return tuple(self._folder.path / self.name / name for name in sorted(set(names)))
-
-
-_OF_DIRECTORY = "="
-"""What the names of arriving files of a directory begin with: no name of the notes there does."""
-
-
-def _flat(path: str) -> str:
-    """One name for a path in a directory."""
-    return _OF_DIRECTORY + path.replace("%", "%25").replace("/", "%2F")
-
-
-def _path(name: str) -> str:
-    return name[len(_OF_DIRECTORY) :].replace("%2F", "/").replace("%25", "%")
 
 
 def not_written(directory: Path, error: OSError) -> DtctlError:

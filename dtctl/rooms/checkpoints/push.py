@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dtctl.agent.checkpoints import state_file
+from dtctl.agent.checkpoints import formats, state_file
 from dtctl.agent.records.values import is_storage_url
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, PreflightError
@@ -73,6 +73,7 @@ def push(
     """Copies the checkpoint. Raises DtctlError; the next push resumes with the received part, which has no final name
     yet.
     """
+    _refuse_urls(own, where)
     with ExitStack() as stack:
         push = secrets.token_hex(16)
         deliveries: dict[str, Delivery] = {}
@@ -103,6 +104,18 @@ def push(
         all_do("give the checkpoint its name", senders[1:], lambda one: one.keep())
         senders[0].keep()
         return Pushed(own, tuple(one.placed(shared[one.host]) for one in senders))
+
+
+def _refuse_urls(own: OwnCheckpoint, where: Sequence[Target]) -> None:
+    """Raises PreflightError for what dtctl does not write to a storage URL."""
+    url = next((target.directory for target in where if is_storage_url(target.directory)), None)
+    if url is not None and own.kind != "tensorflow":
+        title = formats.BY_KIND[own.kind].title  # type: ignore[index]
+        raise PreflightError(
+            f"{own.name} is a checkpoint of {title}, and dtctl writes only those of TensorFlow to a storage URL",
+            detail=f"nothing was sent to {url}",
+            hint="the storage's own tool does, as `gcloud storage cp -r` or `aws s3 cp --recursive`",
+        )
 
 
 def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:

@@ -56,6 +56,9 @@ def show_pushed(outcome: Pushed) -> None:
             what = f"{what}, {before} of it had arrived before" if one.sent_bytes else "it was all there already"
         shared = f", which {fold(one.others)} share{'s' if len(one.others) == 1 else ''}" if one.others else ""
         console.say(f"{at(one.host, one.directory)}/{one.prefix}{shared}: {what}")
+    if own.found_by:
+        console.report(f"it is there now; how a trainer finds it: {own.found_by}")
+        return
     since = "from it" if own.step is None else f"at step {own.step}"
     console.report(f"it is the newest there now: a trainer that restores the newest continues {since} after dtctl up")
 

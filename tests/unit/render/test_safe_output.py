@@ -306,7 +306,7 @@ READ = checked(
 )
 VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
-OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
+OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), "model-7.index", 10, "0" * 64),), "too long")
 PUSHED = Pushed(OWN, (StoredCheckpoint("a", "/dir", "model-7", 5, ("b",)), StoredCheckpoint("c", "/dir", "model-7", 0)))
 _GONE = {"removed": [CHECKPOINT], "kept": [CHECKPOINT], "freed_bytes": 10, "problem": "no room", "listed": False}
 PRUNED = Pruning((("a", made(Pruned, dir="/dir", **_GONE)),), {"b": ERROR})

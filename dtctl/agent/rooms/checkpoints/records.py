@@ -2,7 +2,7 @@
 
 import re
 
-from ...records.checkpoints import MOST_STORED, Checkpoint, OutputMark
+from ...records.checkpoints import MOST_STORED, Checkpoint, CheckpointKind, OutputMark
 from ...records.kinds import AtMost, Default, InvalidValue, List, Optional, Pattern, Record, Within, also
 from ...records.requests import Request
 from ...records.values import By, Count, Hex32, Hex64, Name, Path, Reason, Seconds, refuse_unfit
@@ -159,7 +159,9 @@ class StoreRequest(Request):
     below: Default[Optional[Pattern[str, 200, r"[^/\0]+", "the name of a directory"]], None]
     """A directory in it, which is created if necessary."""
     name: Pattern[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
+    kind: Default[CheckpointKind, "tensorflow"]
     files: AtMost[List[FileSent], MOST_STORED]
+    """The files of a checkpoint that is a directory have their paths in it as names."""
     push: Hex32
     """A random name of this attempt, the same for all hosts."""
     by: Default[By, ""]
@@ -199,6 +201,11 @@ def _is_whole(request: StoreRequest) -> None:
     if request["below"] in (".", ".."):
         raise InvalidValue.at(("below",), "the name of a directory", request["below"])
     names = [file["name"] for file in request["files"]]
+    if request["kind"] != "tensorflow":
+        for number, name in enumerate(names):
+            if not is_path_inside(name) or name in names[:number]:
+                raise InvalidValue.at(("files", str(number), "name"), "a file of %s, once" % request["name"], name)
+        return
     if names[-1:] != [request["name"] + ".index"] or len(set(names)) != len(names):
         raise InvalidValue.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
     for number, name in enumerate(names):

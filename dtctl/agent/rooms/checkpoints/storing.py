@@ -22,8 +22,9 @@ import json
 import os
 import stat
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 
+from ...checkpoints import formats
 from ...checkpoints.repair import OpenDirectory
 from ...host import files
 from ...host.errors import Refused
@@ -32,7 +33,7 @@ from ...records.values import normal_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
+    from typing import Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence
 
     from .records import Arrived, FileSent, StoreRequest
 
@@ -49,7 +50,9 @@ class Arrival:
         os.makedirs(directory, exist_ok=True)
         self.directory = os.path.join(directory, request["below"]) if request["below"] else directory
         self.name = request["name"]
+        self._row = formats.BY_KIND[request["kind"]]
         self.files: Mapping[str, FileSent] = {file["name"]: file for file in request["files"]}
+        self._refuse_unfit()
         self._id = _ID + request["push"]
         self._place = _open_below(directory, request["below"])
         self.there = self._is_there()
@@ -58,9 +61,25 @@ class Arrival:
         self.token = self._own_token()
         if not self.there:
             self._parts.take_back(self.files)
+            if self._row.is_directory:
+                self._parts.take_directory_back(self.name, flat)
             self._refuse_other()
         self._forget_others()
-        self._sizes = {name: self._parts.size(name) for name in self.files}
+        self._sizes = {name: self._parts.size(self._here(name)) for name in self.files}
+
+    def _here(self, name: str) -> str:
+        """The name of a file in the directory in which it arrives."""
+        return flat(name) if self._row.is_directory else name
+
+    def _refuse_unfit(self) -> None:
+        """Raises Refused for files that are no checkpoint of this format and name."""
+        row = self._row
+        if row is formats.TENSORFLOW:
+            return
+        own = [self.name, *row.companions(self.name)]
+        is_file = isinstance(row, formats.FileFormat) and formats.of_file(self.name) is row
+        if not (row.is_directory or is_file) or not (row.is_directory or set(self.files) <= set(own)) or not self.files:
+            raise Refused("bad_request", "%s is no checkpoint of %s by its files" % (ascii(self.name)[:200], row.title))
 
     def have(self) -> List[Arrived]:
         return [{"name": name, "size": size} for name, size in self._sizes.items() if size]
@@ -86,22 +105,30 @@ class Arrival:
         size = self._sizes.get(name)
         if size is None or offset != size or size + len(data) > self.files[name]["size"]:
             raise Refused("bad_request", "%s: bytes from %d on do not follow" % (ascii(name)[:200], offset))
-        self._parts.append(name, data)
+        self._parts.append(self._here(name), data)
         self._sizes[name] = size + len(data)
 
     def verify(self, alive: Alive) -> None:
         """Reads what has arrived, and lets go of a file that is not what it should be. Raises what `alive` does."""
         for name, one in {} if self.there else self.files.items():
-            if not self._parts.verify(name, one["size"], one["sha256"], alive):
+            if not self._parts.verify(self._here(name), one["size"], one["sha256"], alive):
                 raise Refused("checkpoint_damaged", "%s was damaged on its way here" % name, "", "try again")
 
     def finish(self, now: float) -> None:
-        """Gives the files their names, the index last, and then names the checkpoint to TensorFlow."""
+        """Gives the files their names, the index last, and then names the checkpoint to its framework."""
         if not self.there:
-            self._refuse_other()
-            self._parts.move_into_place(list(self.files), now)  # the newest, however long the transfer took
+            self._refuse_other()  # times: it is the newest, however long the transfer took
+            if self._row.is_directory:
+                self._parts.assemble_directory(self.name, {flat(name): name for name in self.files}, now)
+                self._parts.move_directory_into_place(self.name)
+            else:
+                self._parts.move_into_place(list(self.files), now)
             os.fsync(self._place)
-        OpenDirectory(self._place, time.monotonic() + 60.0).name_newest(self.name, now)
+        place = OpenDirectory(self._place, time.monotonic() + 60.0)
+        if self._row is formats.TENSORFLOW:
+            place.name_newest(self.name, now)
+        elif self._row.pointer is not None:
+            place.point(self._row.pointer, self.name)
         os.fsync(self._place)
         self._parts.clear()
 
@@ -112,18 +139,31 @@ class Arrival:
 
     def _is_there(self) -> bool:
         """Whether this very checkpoint is in place. Raises Refused for another one with its name."""
-        if find(self.name + ".index", self._place) is None:
+        if find(self.name + (".index" if self._row is formats.TENSORFLOW else ""), self._place) is None:
             return False
         try:
             for name, one in self.files.items():
-                if name.endswith(".meta"):  # the graph (.meta) holds no values
+                if name.endswith(".meta") and self._row is formats.TENSORFLOW:  # the graph holds no values
                     continue
-                with files.opened(name, at=self._place) as file:
+                with self._opened_in_place(name) as file:
                     if not is_same(file, one["size"], one["sha256"]):
                         raise self._taken(name)
-        except (FileNotFoundError, files.Unfit) as error:
+        except (FileNotFoundError, NotADirectoryError, files.Unfit) as error:
+            raise self._taken(os.path.basename(str(error.filename))) from None
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
             raise self._taken(os.path.basename(str(error.filename))) from None
         return True
+
+    @contextmanager
+    def _opened_in_place(self, name: str) -> Iterator[int]:
+        with ExitStack() as stack:
+            at, (*above, last) = self._place, name.split("/")
+            for step in [self.name, *above] if self._row.is_directory else []:
+                at = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+                stack.callback(os.close, at)
+            yield stack.enter_context(files.opened(last, at=at))
 
     def _taken(self, name: str) -> Refused:
         return Refused(
@@ -134,7 +174,7 @@ class Arrival:
         )
 
     def _refuse_other(self) -> None:
-        for name in self.files:
+        for name in [self.name] if self._row.is_directory else self.files:
             if find(name, self._place) is not None:
                 raise self._taken(name)
 
@@ -166,12 +206,13 @@ class Arrival:
 
     def _forget_others(self) -> None:
         """Removes parts of another version of a file, of another checkpoint with the name, or of another push."""
-        self._parts.expect({name: one["sha256"] for name, one in self.files.items()})
+        expected = {self._here(name): one for name, one in self.files.items()}
+        self._parts.expect({name: one["sha256"] for name, one in expected.items()})
         for name in self._parts.names():
-            outdated = name in self._parts.versions and name not in self.files
+            outdated = name in self._parts.versions and name not in expected
             if outdated or (name.startswith(_ID) and name != self._id):
                 self._parts.remove(name)
-        for name, one in self.files.items():
+        for name, one in expected.items():
             if self._parts.size(name) > one["size"]:
                 self._parts.remove(name)
 
@@ -283,10 +324,11 @@ class Parts:
                 os.utime(name, (times, times), dir_fd=self._at)
             os.rename(name, name, src_dir_fd=self._at, dst_dir_fd=self._place)
 
-    def assemble_directory(self, name: str, paths: Mapping[str, str]) -> None:
+    def assemble_directory(self, name: str, paths: Mapping[str, str], times: Optional[float] = None) -> None:
         """Puts all files of a checkpoint that is a directory into it.
 
-        `paths`: the name of each file here -> its path in that directory. Raises FileExistsError.
+        `paths`: the name of each file here -> its path in that directory. `times`: of their last change. Raises
+        FileExistsError.
         """
         self._refuse_taken(name)
         with suppress(FileExistsError):
@@ -298,6 +340,8 @@ class Parts:
                 for depth in range(above.count("/") + 1 if above else 0):
                     with suppress(FileExistsError):
                         os.mkdir("/".join(above.split("/")[: depth + 1]), 0o700, dir_fd=top)
+                if times is not None:
+                    os.utime(file, (times, times), dir_fd=self._at)
                 os.rename(file, path, src_dir_fd=self._at, dst_dir_fd=top)
             os.fsync(top)
         finally:
@@ -348,6 +392,20 @@ class Parts:
         with open(create(new, self._at), "w") as file:
             json.dump(note, file)
         os.replace(new, name, src_dir_fd=self._at, dst_dir_fd=self._at)
+
+
+_OF_DIRECTORY = "="
+"""What the names of arriving files of a directory begin with: no name of the notes there does."""
+
+
+def flat(path: str) -> str:
+    """One name for a path in a directory."""
+    return _OF_DIRECTORY + path.replace("%", "%25").replace("/", "%2F")
+
+
+def path_of(name: str) -> str:
+    """The path of which `flat` makes this name."""
+    return name[len(_OF_DIRECTORY) :].replace("%2F", "/").replace("%25", "%")
 
 
 def create(name: str, at: int) -> int:
