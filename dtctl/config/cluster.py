@@ -314,8 +314,9 @@ class Settings(Section):
     `all-workers`; `auto`: the lead where there is a `ps` job, else all workers"""
     target_step: v.Count | None = key(None, "20000")
     """the step that a complete training reaches: if a success falls short of it, by the
-    newest checkpoint or else by the logs (of which a tenth may be missing), dtctl warns; if left out, the lead's
-    argument `train_steps`, `max_steps` or `target_step`, where it has one"""
+    newest checkpoint or else by the logs (of which a tenth may be missing), dtctl warns; if left out, that
+    of a flag of the lead's command or arguments, such as `--max_steps`, `--num-train-steps`, `--train-iters`,
+    `--total-timesteps` or `--trainer.max_steps`, where it has one"""
     fail_fast: bool = key(True, "false")
     """a task that is lost for good fails the run, and all others are stopped; `false` lets them continue"""
     start_timeout_s: v.PositiveDuration = key(600.0, "30m")

@@ -163,7 +163,12 @@ def _part(cluster: Cluster, task: TaskId, strategy: Strategy, rule: SuccessRule)
     )
 
 
-_STEP_FLAG = re.compile(r"--?(?:train_steps|max_steps|target_step)(?:=(?P<value>.*))?")
+_STEP_FLAG = re.compile(
+    r"(?:--?|(?=[\w.]+=))(?:train(?:er|ing)?\.)?"
+    r"(?:target[-_]steps?|(?:num[-_]|max[-_]|total[-_])?train(?:ing)?[-_](?:steps|iters)|(?:max|total)[-_](?:steps|iters)|"
+    r"total[-_]timesteps)(?:=(?P<value>.*))?"
+)
+"""As programs, Lightning (`--trainer.max_steps`), Megatron-LM (`--train-iters`) and Hydra (`NAME=VALUE`) name it."""
 
 
 def success_rule(cluster: Cluster) -> SuccessRule:
@@ -179,11 +184,11 @@ def decides(task: TaskId, lead: TaskId, rule: SuccessRule) -> bool:
 
 
 def known_target_step(cluster: Cluster) -> int | None:
-    """The step that a complete training reaches, as the file or the lead's arguments say; None: they do not."""
+    """The step that a complete training reaches, as the file or the lead's words say; None: they do not."""
     if cluster.target_step is not None:
         return cluster.target_step
-    args = cluster.jobs[cluster.lead.job].launch.args
-    for argument, following in itertools.pairwise((*args, "")):
+    launch = cluster.jobs[cluster.lead.job].launch
+    for argument, following in itertools.pairwise((*launch.command, *launch.args, "")):
         flag = _STEP_FLAG.fullmatch(argument)
         if flag is not None:
             text = following if flag["value"] is None else flag["value"]

@@ -167,15 +167,21 @@ class RankLayout:
 
 
 def pytorch(task: TaskId, around: RankLayout) -> Mapping[str, str]:
-    """The variables that torchrun sets, for init_method="env://" (pytorch/torch/distributed/rendezvous.py)."""
+    """The variables that torchrun sets, for init_method="env://" (pytorch/torch/distributed/rendezvous.py).
+
+    Lightning reads GROUP_RANK, the number of the host (lightning/fabric/plugins/environments/lightning.py).
+    """
     host, port = around.address(around.head)
     place = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": around.number("SIZE", len(around.ranks))}
     if task not in around.ranks:
         return place
     beside = around.beside[task]
+    hosts = list(dict.fromkeys(around.beside[each] for each in around.ranks))
     return {
         **place,
         "RANK": around.number("RANK", around.ranks[task]),
+        "GROUP_RANK": around.number("NODE", hosts.index(beside)),
+        "GROUP_WORLD_SIZE": around.number("NODES", len(hosts)),
         "LOCAL_RANK": around.number("LOCAL_RANK", beside.index(task)),
         "LOCAL_WORLD_SIZE": around.number("LOCAL_SIZE", len(beside)),
     }

@@ -425,7 +425,14 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             r"\(SlowDown\)",
         ),
     ),
-    (CANNOT_LOAD, _exceptions("ImportError ModuleNotFoundError SyntaxError IndentationError TabError")),
+    (
+        CANNOT_LOAD,
+        _exceptions(
+            "ImportError ModuleNotFoundError SyntaxError IndentationError TabError "
+            # importlib.metadata, pkg_resources, gymnasium
+            "PackageNotFoundError DistributionNotFound DependencyNotInstalled"
+        ),
+    ),
     (OTHERS, _exceptions("InterruptedError KeyboardInterrupt SystemExit gaierror herror NameResolutionError")),
     # bind(2), getaddrinfo(3)
     (

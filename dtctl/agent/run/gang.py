@@ -46,6 +46,8 @@ class Gang:
             return _place(self._ranks, self._task)
         if mark == "LOCAL_RANK":
             return _place(beside, self._task)
+        if mark == "NODE":
+            return _place(list(dict.fromkeys(self._hosts[rank] for rank in self._ranks)), own or "")
         if mark == "NODELIST":
             return ",".join(nodes)
         return str({"SIZE": len(self._ranks), "LOCAL_SIZE": len(beside), "NODES": len(nodes)}[mark])

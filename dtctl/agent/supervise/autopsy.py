@@ -20,7 +20,17 @@ from ..records.run_state import Ending, Start
 from ..records.values import brief
 from ..records.vitals import MOST_THREADS
 from ..run import policy
-from ..run.cause import cause_of_end, ends_in_exception, loses_status, names_taken_port, script_of, taken_port
+from ..run.cause import (
+    CANNOT_LOAD,
+    OWN,
+    cause_of_end,
+    ends_in_exception,
+    kind_of_error,
+    loses_status,
+    names_taken_port,
+    script_of,
+    taken_port,
+)
 from ..vitals.machine_load import full_disks
 
 TYPE_CHECKING = False
@@ -164,13 +174,18 @@ def full_verdict(
         verdict.evidence["hung_in"] = hung_in(attempt.directory, log)
     if ending["code"] != 0 and not entry["asked"]:
         named = taken_port(log) if names_taken_port(verdict.cause) else None
-        note_beside(verdict.evidence, attempt, ending, named or port)
+        note_beside(verdict.evidence, attempt, ending, named or (port if _may_be_of_port(verdict.cause) else None))
         verdict.evidence["limits"] = _met(ending, verdict.cause, verdict.evidence["oom_kills"])
         verdict.evidence["full_disks"] = full_disks(verdict.cause, attempt.directory)
     of_status = ending["why"] if ending["fault"] is None else []
     verdict.beside = [*_shown(verdict.evidence), *of_status, *left_behind(attempt.left_behind)]
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
     return verdict, log
+
+
+def _may_be_of_port(cause: str) -> bool:
+    """Whether a taken port may have led to this cause: to no error of the program itself that names none."""
+    return names_taken_port(cause) or not cause or kind_of_error(cause) not in (OWN, CANNOT_LOAD)
 
 
 def _shown(found: Evidence) -> List[Fact]:

@@ -34,6 +34,8 @@ _EPOCH = re.compile(
     rb"(?:" + _OF + rb"([0-9]{1,7}))?(?![\w%]|\.[0-9])"
 )
 _OTHER_EPOCHS = re.compile(rb"(?:best|num|max|total|last|of|from|every|until)[ \t_]{0,8}\Z")
+_OF_TRAINER = re.compile(rb"(?:learning_rate|train_runtime|eval_runtime|grad_norm)[\"']: ")
+"""The Trainer of Hugging Face, since 5.0, prints '2' after two whole epochs and '2.01' a step later: of no use here."""
 _EPOCH_FIRST = re.compile(
     rb"[ \t]{0,8}([0-9]{1,7})/([0-9]{1,7})[ \t]{1,8}(?:[0-9.]{1,12}g[ \t]|\*[ \t]{0,8}epoch\b)"  # ultralytics, Catalyst
     rb"|(?:.{0,200}[\])>:][ \t]{0,8})?([0-9]{1,7})epoch:train"  # ESPnet
@@ -68,6 +70,8 @@ _SHOWN_BY_WORDS = re.compile(
     rb"\bbatch(?:es)?[ \t:#=]{0,8}(?:[\[(][ \t]{0,8})?(?=[0-9]{1,12}[ \t]{0,8}/)"
     rb"|(?<!val_)loss[:=]?[ \t]{0,8}[-+0-9.e]{1,24}[ \t]{1,8}\[[ \t]{0,8}(?=[0-9]{1,12}/)"
 )
+_OF_LIGHTNING = re.compile(rb"\bv_num[=:]")
+"""Lightning shows the version of its logger behind its bars."""
 _LOSS = re.compile(
     rb"(?<![a-z_])(?:(?:train(?:ing)?|tot(?:al)?|avg|average|mean)[_ -])?loss"
     rb"[\"']?[ \t]{0,8}(?:[:=][ \t]{0,8}|is[ \t]{1,8}|[ \t])[\"']?[-+0-9]"
@@ -93,9 +97,12 @@ def has_loss(line: bytes) -> bool:
 
 
 class Reading:
-    """`is_step`: what is counted are steps of the training, not batches of an epoch."""
+    """`is_step`: what is counted are steps of the training, not batches of an epoch.
 
-    __slots__ = ("at", "epoch", "epochs", "is_step", "line", "of")
+    `from_zero`: the program is known to number its epochs from 0, and to print the last number as their total.
+    """
+
+    __slots__ = ("at", "epoch", "epochs", "from_zero", "is_step", "line", "of")
 
     def __init__(
         self, line: int, at: Optional[int], of: Optional[int], epoch: Tuple[Optional[int], Optional[int]]
@@ -105,6 +112,7 @@ class Reading:
         self.of = of
         self.epoch, self.epochs = epoch
         self.is_step = False
+        self.from_zero = False
 
 
 def read(data: bytes) -> Optional[Reading]:
@@ -174,7 +182,8 @@ def _epoch(line: bytes) -> Tuple[Tuple[Optional[int], Optional[int]], int]:
 
 def _named_epoch(line: bytes) -> Optional[Match[bytes]]:
     for match in _EPOCH.finditer(line):
-        if not _OTHER_EPOCHS.search(line, max(0, match.start() - 8), match.start()):
+        is_fraction = line[match.start(1) - 1 : match.start(1)] in (b"'", b'"') and _OF_TRAINER.search(line) is not None
+        if not is_fraction and not _OTHER_EPOCHS.search(line, max(0, match.start() - 8), match.start()):
             return match
     return None
 
@@ -207,6 +216,7 @@ def _of_bar(
             return None
     found = _reading(begin, pair, epoch)
     found.is_step = epoch[0] is None and words[-1:] in ([b"step"], [b"steps"])
+    found.from_zero = epoch[0] is not None and _OF_LIGHTNING.search(line, pair.end()) is not None
     return found
 
 
@@ -243,7 +253,7 @@ class Counter:
         if rank > self._rank or (rank < 2 and found.of != self._of):
             self._passed = self._at = self._longest = 0
         self._rank = rank
-        if found.epoch == 0:
+        if found.epoch == 0 or found.from_zero:
             self.first_epoch = 0
         at = found.at
         if found.epoch is None and at is not None and at < self._at:
@@ -265,12 +275,13 @@ class Counter:
             "batches": found.of,
             "first_epoch": self.first_epoch,
         }
-        self.total = length * found.epochs if length and found.epochs else None
+        epochs = found.epochs + found.from_zero if found.epochs is not None else None
+        self.total = length * epochs if length and epochs else None
         if found.epoch is None and self._of is not None and not self._passed:
             self.total = self._of
         if found.at is None:
             self.step = (passed + 1) * (length or 1)
-            self.total = self.total or found.epochs
+            self.total = self.total or epochs
         elif found.at or passed or self.step is not None:
             self.step = passed * (length or 0) + found.at
         self.step, self.total = _countable(self.step), _countable(self.total)

@@ -38,6 +38,13 @@ _SHOWS_PROGRESS = re.compile(rb"loss|return|reward|fps")
 """Words of a line in which a number of steps is no option."""
 _WRITER = rb"logging_writer\.py:[0-9]+\] \[([0-9]{1,15})\] "
 """clu.metric_writers, which the examples of Flax use."""
+_BOOSTED = (
+    rb"(?:(?<![^\n\] ])\[(?=[0-9]{1,15}\]\t[^\t\n:]{1,80}(?:-[\w@]{1,40}:|'s [\w@]{1,40}: ))"
+    rb"|(?<![^\n])(?=[0-9]{1,15}:\tlearn: ))([0-9]{1,15})"
+)
+"""The iterations of XGBoost, LightGBM and CatBoost."""
+_NAMELESS = (_WRITER, _BOOSTED)
+"""Patterns of steps that no word names."""
 
 _LOSS = rb"""(?x)loss(?:\ train)?(?:\ \(curr\))?["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?:is[ \t]+)?)["']?
          ([-+]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?(?:e[-+]?[0-9]{1,3})?|nan|inf))(?![\w%]|\.\w)"""
@@ -168,12 +175,13 @@ def read(data: bytes) -> Reading:
 def _last_step(data: bytes) -> Optional[Tuple[int, bytes, int]]:
     """The offset of its line, its digits, and the offset behind them."""
     candidates = [*re.finditer(_STEP, data)]
-    if b"logging_writer" in data:
-        candidates = sorted([*candidates, *re.finditer(_WRITER, data)], key=lambda one: one.start())
+    for mark, pattern in ((b"logging_writer", _WRITER), (b"]\t", _BOOSTED), (b":\tlearn: ", _BOOSTED)):
+        if mark in data:
+            candidates = sorted([*candidates, *re.finditer(pattern, data)], key=lambda one: one.start())
     for line, matches in _by_line(data, candidates):
         first = None
         for match in matches:
-            words = [b"global"] if match.re.pattern == _WRITER else _step_words(data, line, match)
+            words = [b"global"] if match.re.pattern in _NAMELESS else _step_words(data, line, match)
             if words and words[-1] == b"global":
                 return line, _number(match), match.end()
             first = match if first is None and words is not None else first
@@ -286,9 +294,10 @@ def _lines_backwards(data: bytes, first: int) -> Iterator[Tuple[int, bytes]]:
         last = begin - 1
 
 
-_COLUMN = rb"(?:step|iteration|iter)(?:[ \t]{0,8}[\t|,]|  )(?![ \t]{0,8}[0-9])"
+_COLUMN = rb"(?:step|iteration|iter|(?<=  )#)(?:[ \t]{0,8}[\t|,]|  )(?![ \t]{0,8}[0-9])"
 _NUMBER = rb"[0-9]{1,15}\Z"
 _LONGEST_HEADER = 1000
+# spaCy's table begins with `E    #`: epochs and steps.
 _STEP_COLUMNS = (b"step", b"global_step", b"global step", b"iter", b"iteration")
 _LOSS_COLUMNS = (b"loss", b"total_loss", b"train_loss", b"training loss", b"train loss", b"total loss")
 _BLANKS = b"  "
@@ -319,8 +328,8 @@ def _last_row(data: bytes, table: Table, first: int) -> Optional[Tuple[Value, Op
 def _table(line: bytes) -> Optional[Table]:
     for divider in _DIVIDERS:
         cells = _cells(line, divider)
-        steps = [at for at, cell in enumerate(cells) if cell in _STEP_COLUMNS]
-        if len(cells) > 1 and len(steps) == 1 and all(cell[:1].isalpha() for cell in cells):
+        steps = [at for at, cell in enumerate(cells) if cell in _STEP_COLUMNS or (cell == b"#" and cells[0] == b"e")]
+        if len(cells) > 1 and len(steps) == 1 and all(cell[:1].isalpha() or cell == b"#" for cell in cells):
             losses = (at for at, cell in enumerate(cells) if cell in _LOSS_COLUMNS)
             return Table(divider, len(cells), steps[0], next(losses, None))
     return None

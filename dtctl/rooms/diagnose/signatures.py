@@ -20,13 +20,13 @@ from dtctl.rooms.diagnose import hosts, modules, waits
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """The task's Python, and the PyPI package of the module that it lacks.
+    """The task's Python, and the PyPI package of the module that it lacks, or the one that the log names.
 
     `pip_python` is left out where the system's package manager owns that Python: pip refuses to install there.
     """
     module = str(fields.get("module", "")).partition(".")[0]
     known = {"python": facts.python(task), **_pip(facts, task)}
-    return {**known, "module": module, "package": modules.PACKAGES.get(module, module)}
+    return {**known, "module": module, "package": fields.get("package") or modules.PACKAGES.get(module, module)}
 
 
 def _pip(facts: Facts, task: TaskStatus) -> Fields:

@@ -117,6 +117,15 @@ def test_the_port_that_the_log_names_is_reported_with_who_holds_it(host: AgentHo
     assert found["text"].startswith(f"pid {os.getpid()} (")
 
 
+def test_a_port_that_others_hold_is_no_cause_of_an_error_of_the_program(host: AgentHost) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        program = python_task("worker:0", "raise ValueError('bad batch')", port=port)
+        spec = host.started(program, recovery={**QUICKLY, "max_restarts": 0})
+        entry = host.wait_state(spec, "worker:0", "failed")
+    assert reason_of(entry) == "exit code 1 (ValueError: bad batch)"
+
+
 @pytest.mark.nightly
 @pytest.mark.skipif(not os.access(MEMORY / "cgroup.procs", os.W_OK), reason="no control group for memory can be made")
 def test_a_kill_by_a_kernel_without_memory_is_reported_as_that(host: AgentHost) -> None:

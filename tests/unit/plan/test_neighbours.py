@@ -54,6 +54,17 @@ def test_ranks_begin_with_the_lead_and_count_on_each_host() -> None:
     assert meeting == {("b.example", "2223", "4")}
 
 
+def test_with_pytorch_hosts_are_numbered_in_the_order_of_their_first_ranks() -> None:
+    """Lightning computes the rank of a task from it."""
+    assert table(trainers("pytorch"), "GROUP_RANK", "GROUP_WORLD_SIZE") == {
+        "worker:0": ("1", "2"),
+        "worker:1": ("1", "2"),
+        "worker:2": ("0", "2"),
+        "chief:0": ("0", "2"),
+        "evaluator:0": (None, None),
+    }
+
+
 def test_an_ipv6_address_has_brackets_only_beside_a_port() -> None:
     value = cluster(
         job("worker", ["a"], [2222], launch=Launch(command=("./train",), dialect="pytorch")),

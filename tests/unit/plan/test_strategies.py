@@ -227,11 +227,22 @@ def test_a_synchronous_chief_is_given_the_time_that_it_takes_to_close() -> None:
         (("--train_steps=all",), None),
         (("--train_steps",), None),
         (("--my_train_steps=3",), None),
+        (("--max-steps", "410"), 410),
+        (("--num_train_steps=510",), 510),
+        (("--max_train_steps", "610"), 610),
+        (("--train-iters", "710"), 710),
+        (("--max_iters=810",), 810),
+        (("--total-timesteps", "90000"), 90000),
+        (("--trainer.max_steps=910",), 910),
+        (("trainer.max_steps=1010",), 1010),
+        (("max_steps", "7"), None),
+        (("--max_steps=-1",), None),
+        (("--warmup_steps=3", "--eval-steps", "5", "--save_steps=7"), None),
         ((), None),
     ],
 )
-def test_the_target_step_stands_in_the_leads_arguments(args: tuple[str, ...], step: int | None) -> None:
-    launch = Launch(command=("./t",), args=args)
-    jobs = [job("ps", ["a"], [1]), job("worker", ["b"], [2], launch=launch)]
-    assert planned(cluster(*jobs)).target_step == step
-    assert planned(cluster(*jobs, target_step=9)).target_step == 9
+def test_the_target_step_stands_in_the_leads_words(args: tuple[str, ...], step: int | None) -> None:
+    for launch in (Launch(command=("./t",), args=args), Launch(command=("python", "t.py", *args))):
+        jobs = [job("ps", ["a"], [1]), job("worker", ["b"], [2], launch=launch)]
+        assert planned(cluster(*jobs)).target_step == step
+        assert planned(cluster(*jobs, target_step=9)).target_step == 9
