@@ -19,7 +19,7 @@ from dtctl.render import goodput, gpus
 from dtctl.render.errors import note
 from dtctl.render.events import event_line, warnings
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
-from dtctl.render.status import restarts_lines
+from dtctl.render.status import left_text, position_of, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.rooms.pages.comparing_screen import comparison_rows
@@ -147,17 +147,18 @@ def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:
 
 def facts(report: Report) -> list[tuple[str, str]]:
     """The figures at the top."""
-    status = report.status
-    progress = status.progress
-    newest = status.newest_complete
-    step = "" if progress.step is None else str(progress.step) + (f" of {progress.target}" if progress.target else "")
+    status, figures = report.status, report.figures
+    newest = figures.checkpoint
+    step = "" if figures.step is None else str(figures.step) + (f" of {figures.target}" if figures.target else "")
     entries = [
-        ("Time", duration(report.timeline.end - report.timeline.begin)),
-        ("Step", step),
-        ("Steps/s", f"{progress.rate:.3g}" if progress.rate and not status.verdict.outcome.decided else ""),
-        ("Loss", progress.loss or ""),
-        ("Goodput", goodput.percent(report.goodput.share) if report.goodput else ""),
-        ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
+        ("Time", duration(figures.elapsed_s) if figures.elapsed_s is not None else ""),
+        ("Step", position_of(figures.position) if figures.position is not None else step),
+        ("Steps/s", f"{figures.rate:.3g}" if figures.rate else ""),
+        ("Last step", f"{duration(figures.silent_s)} ago" if figures.silent_s is not None else ""),
+        ("Time left", left_text(figures).removeprefix("done in ")),
+        ("Loss", figures.loss or ""),
+        ("Goodput", goodput.percent(figures.goodput.share) if figures.goodput else ""),
+        ("Restarts", str(figures.restarts)),
         ("Checkpoint", f"step {newest['step']}" if newest and newest["step"] is not None else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
         *([("Code", revision.shown)] if (revision := status.record.revision) is not None else []),
