@@ -130,6 +130,7 @@ def run_spec(
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
         settings={**plan.cluster.settings, "trainer.code": code},
+        overridden=list(plan.cluster.overridden),
         revision=revision and dict(vars(revision)),
         replaced=dict(replaced),
         spares={name: _spare(plan, name) for name in plan.cluster.standby},

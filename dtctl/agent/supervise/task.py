@@ -66,7 +66,7 @@ class Task:
         """The exit of the attempt before the newest, if this agent began the newest."""
         self._early_until = 0.0
         self._new_until = 0.0
-        """Until when the first step of a new attempt is looked for often."""
+        """The time until which the first step of a new attempt is looked for often."""
         """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
         self._repairing: Optional[Repair] = None
         """How the run's checkpoints are being repaired, before this task restores one."""

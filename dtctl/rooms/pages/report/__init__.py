@@ -27,7 +27,7 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status, with_storage
 from dtctl.rooms.metrics.operation import Metrics, Series, rates_of, read_metrics
-from dtctl.rooms.pages.report.configuration import Configuration, read_configuration
+from dtctl.rooms.pages.report.configuration import Configuration, configuration_of
 from dtctl.rooms.pages.report.timeline import Timeline
 from dtctl.rooms.pages.report.timeline import timeline as timeline_of
 from dtctl.transport.seam import Transport
@@ -181,7 +181,7 @@ def put_together(
         hosts=tuple(
             _host(name, found.record, greetings.get(name, {})) for name in dict.fromkeys(found.record.roster.values())
         ),
-        configuration=read_configuration(found.record.file, environ),
+        configuration=configuration_of(found.record, environ),
         errors=errors,
         unasked=_unasked(errors, {"events": events.errors, "metrics": scalars.errors}),
     )

@@ -24,6 +24,7 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.rooms.pages.comparing_screen import comparison_rows
 from dtctl.rooms.pages.report import MARK, HostFacts, Report
+from dtctl.rooms.pages.report.configuration import Configuration
 from dtctl.rooms.pages.report_page import drawings
 from dtctl.rooms.pages.report_page.drawings import templates
 from dtctl.transport.group_errors import rows
@@ -212,6 +213,28 @@ def hardware(host: HostFacts) -> str:
     return ", ".join(filter(None, parts))
 
 
+def settings_rows(found: Configuration) -> list[list[str]]:
+    return [[one.key, one.value, "--set" if one.is_set else ""] for one in found.settings]
+
+
+MOST_DIFFERENCES = 10
+
+
+def configuration_notes(found: Configuration) -> Iterator[str]:
+    """Whether the file is still what the run was started with, or why that is unknown."""
+    if found.problem:
+        yield f"The file is not shown: {found.problem}."
+    elif not found.settings:
+        yield (
+            f"As {found.file} reads now, without its comments: what the run was started with is unknown. What may be a "
+            "secret is masked."
+        )
+    elif differing := found.differences:
+        keys = ", ".join(differing[:MOST_DIFFERENCES])
+        more = f" and {count(len(differing) - MOST_DIFFERENCES, 'other')}" if len(differing) > MOST_DIFFERENCES else ""
+        yield f"{found.file} differs by now from what the run was started with: {keys}{more}."
+
+
 def gaps(report: Report) -> Iterator[str]:
     """A line for each error, and one for all hosts with the same unread parts."""
     yield from (row.text for row in rows(report.errors))
@@ -250,7 +273,9 @@ FUNCTIONS = {
     "gpus": gpus,
     "host_rows": host_rows,
     "reasons": gaps,
+    "configuration_notes": configuration_notes,
     "restarts_lines": restarts_lines,
+    "settings_rows": settings_rows,
     "spent": _spent,
     "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
     "tasks": drawings,

@@ -1,4 +1,4 @@
-"""The goodput that a coordinator computes, beside the trainers' own records: their logs are read as those of processes."""
+"""The goodput that a coordinator computes, beside the trainers' own records; their logs are really read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from dtctl.agent.coordinate.accounting import Accounting
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.run_state import Entry, Past, State
+from dtctl.agent.records.run_state import Entry, Past, Start, State
 from dtctl.agent.run import goodput
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise.attempt import Attempt
@@ -63,7 +63,7 @@ class Host:
         self.entry = made(Entry, state="pending")
         self.report(BEGAN)
         self.accounting = Accounting(self.view)
-        self.wall = self.reported = BEGAN
+        self.wall = self.reported = self.updated = BEGAN
 
     def report(self, wall: float) -> None:
         entry = checked(Entry, copy.deepcopy(self.entry))
@@ -78,14 +78,14 @@ class Host:
         self.updated = self.wall
 
     def run(self) -> dict[str, float]:
-        self.updated = BEGAN
         for number, one in enumerate(self.attempts, 1):
             self.wait_until(one.begin)
             self.play(number, one)
         self.accounting.close("Succeeded", self.wall)
         account = self.view.data["account"]
         assert account is not None
-        return {**goodput.parts(account), "elapsed": account["seconds"]}
+        found: dict[str, float] = {str(what): seconds for what, seconds in goodput.parts(account).items()}
+        return {**found, "elapsed": account["seconds"]}
 
     def wait_until(self, time: float) -> None:
         while self.wall < time:
@@ -100,11 +100,8 @@ class Host:
         task = supervised.task("worker:0")
         context = TaskContext(RunFiles("/run"), supervised.spec(task), {}, {}, lambda *_: None, lambda _: None)
         here = Attempt(str(path), self.wall)
-        here._start = {"started": one.begin, "key": ""}  # type: ignore[typeddict-item]
-        monkey = pytest.MonkeyPatch()
-        monkey.setattr(Attempt, "trainer", None)
+        here._start = made(Start, started=one.begin)
         observation = Observation(context, task, self.entry, here, self.wall)
-        monkey.undo()
         lines = iter(one.steps)
         pending = next(lines, None)
         (path / "log").touch()
@@ -129,7 +126,7 @@ class Host:
 
     def _end(self, number: int, one: Recorded) -> None:
         last = number == len(self.attempts)
-        known = {name: self.entry[name] for name in ("step", "step_time", "first_step", "first_step_time")}  # type: ignore[literal-required]
+        known = {name: self.entry[name] for name in ("step", "step_time", "first_step", "first_step_time")}
         past = made(Past, attempt=number, started=one.begin, ended=one.end, asked=False, code=0 if last else 1, **known)
         self.entry["history"] = [*self.entry["history"], past]
         self.entry["state"] = "succeeded" if last else "backoff"
