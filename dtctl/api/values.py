@@ -14,7 +14,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Revision, TaskState
 from dtctl.operations.checkpoints import Checkpoints, Found, every
-from dtctl.operations.goodput import goodput_of
+from dtctl.operations.figures import figures_of
 from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
 from dtctl.render.format import number
 
@@ -32,6 +32,8 @@ class Task:
     """The reason for its state; empty if there is nothing to say."""
     attempt: int
     """How many times its process was started."""
+    restarts: int
+    """How many times it was started again: one less, once it was started."""
     exit_code: int | None
     """The exit code of its newest attempt; None while it runs, or if a signal ended it."""
     signal: int | None
@@ -88,6 +90,8 @@ class Status:
     """The newest complete one."""
     goodput: float | None
     """The share of the elapsed time that went into steps that were kept, from 0 to 1; None while unknown."""
+    restarts: int
+    """The restarts of all tasks."""
     over: bool
     """The outcome is certain, and no task runs any more."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -167,9 +171,8 @@ def event_of(one: HistoryEvent) -> Event:
 
 
 def status_of(found: RunStatus) -> Status:
-    progress, newest = found.progress, found.newest_checkpoint
+    figures, newest = figures_of(found), found.newest_checkpoint
     complete = [one for one in checkpoints_of([newest]) if one.complete] if newest is not None else []
-    goodput = goodput_of(found)
     return Status(
         run=found.record.run or "",
         cluster=found.record.cluster,
@@ -178,13 +181,14 @@ def status_of(found: RunStatus) -> Status:
         cause=str(found.verdict.cause) if found.verdict.cause else None,
         tasks={str(task): _task_of(one) for task, one in found.tasks.items()},
         started=found.record.created,
-        step=progress.step,
-        target_step=progress.target,
-        steps_per_second=progress.rate,
-        seconds_left=progress.left_s,
-        loss=number(progress.loss),
+        step=figures.step,
+        target_step=figures.target,
+        steps_per_second=figures.rate,
+        seconds_left=figures.left_s,
+        loss=number(figures.loss),
         checkpoint=complete[0] if complete else None,
-        goodput=goodput.share if goodput is not None else None,
+        goodput=figures.goodput.share if figures.goodput is not None else None,
+        restarts=figures.restarts,
         over=found.is_over,
         revision=found.record.revision,
         errors=found.errors,
@@ -199,6 +203,7 @@ def _task_of(task: TaskStatus) -> Task:
         state=task.state,
         why=sentence(task.why),
         attempt=entry["attempt"],
+        restarts=task.restarts,
         exit_code=task.exit["code"],
         signal=task.exit["signal"],
         step=entry["step"],

@@ -436,6 +436,13 @@ class Cluster(Settings):
     """Places that are refused otherwise may be sent."""
 
     @property
+    def overridden(self) -> tuple[str, ...]:
+        """The keys of `settings` that the command line sets."""
+        paths = {one.partition("=")[0].strip() for one in self.overrides}
+        within = tuple(f"{path}{mark}" for path in paths for mark in ".[")
+        return tuple(key for key in self.settings if key in paths or key.startswith(within))
+
+    @property
     def outgoing(self) -> Mapping[str, Path]:
         """The resolved paths of what is sent from this machine, by the keys that name them: config/outgoing.py."""
         return outgoing(self.trainer, self.data)

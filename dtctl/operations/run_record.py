@@ -67,6 +67,8 @@ class RunRecord:
     """The target step, as a host of the run reports it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Keys of the cluster file as the run was started, as trainer.args.rate -> 0.1."""
+    overridden: tuple[str, ...] = ()
+    """Those of them that `--set` has given."""
     checkpoint_urls: tuple[str, ...] = ()
     event_urls: tuple[str, ...] = ()
     """Storage URLs of the lead's host, as the cluster file has them: what hosts report is not opened here."""
@@ -169,6 +171,7 @@ class RunRecord:
             target_step=inventory["target_step"],
             elected=inventory["elected"] if inventory["elected"] in used else None,
             settings=inventory["settings"],
+            overridden=tuple(inventory["overridden"]),
             moved={slot: host for slot, host in inventory["moved"]["slots"].items() if host != slot},
             arbiters=tuple(inventory["arbiters"]),
             hold_s=inventory["hold_s"],

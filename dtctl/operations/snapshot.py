@@ -143,6 +143,13 @@ class TaskStatus:
         return why_of(self.entry)
 
     @property
+    def restarts(self) -> int:
+        """How often it was started again, for whatever reason. `entry` counts what its budget is spent on, which
+        begins from 0 again after a long healthy life, or where a person has asked for a restart.
+        """
+        return max(0, self.entry["attempt"] - 1)
+
+    @property
     def held(self) -> Hold | None:
         """Why nothing of the task runs, whatever becomes of its host: a drain, a shutdown, or the size of its job."""
         return self.entry["hold"] if self.entry["state"] == "pending" else None
@@ -407,6 +414,11 @@ class RunStatus:
         else:
             newer = saved["step"] > known.step and saved["time"] >= known.step_time
         return dataclasses.replace(known, step=saved["step"], step_time=saved["time"]) if newer else known
+
+    @property
+    def restarts(self) -> int:
+        """The restarts of all its tasks."""
+        return sum(task.restarts for task in self.tasks.values())
 
     @property
     def newest_checkpoint(self) -> Checkpoints | None:

@@ -133,6 +133,7 @@ def run_spec(
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
         settings={**plan.cluster.settings, "trainer.code": code},
+        overridden=list(plan.cluster.overridden),
         revision=revision and dict(vars(revision)),
         replaced=dict(replaced),
         spares={name: spare_of(plan, name) for name in plan.cluster.standby},

@@ -149,7 +149,7 @@ def words(finding: Finding) -> dict[str, str]:
     shown = {name: value for name, value in seen.fields.items() if name != "last_lines"}
     known = {name: valued(name, value) for name, value in shown.items() if value not in (None, "")}
     if seen.tasks:
-        known.update(tasks=fold_tasks(seen.tasks), task=str(seen.tasks[0]))
+        known.update(tasks=fold_tasks(seen.tasks), task=str(seen.fields.get("log_of") or seen.tasks[0]))
     if seen.hosts:
         known.update(hosts=fold(seen.hosts), host=seen.hosts[0], at=_at(seen.hosts))
     if seen.fields.get("from_hosts"):

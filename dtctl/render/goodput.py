@@ -54,7 +54,7 @@ def rows(goodput: Goodput) -> dict[str, list[str]]:
 
 
 def gain_text(gain: Gain) -> str:
-    more = f"{percent(gain.share)} more"
+    more = f"{_fine_percent(gain.share)} more"
     if gain.kind == "save":
         return f"a checkpoint every {exact(gain.to_s)} in place of {exact(gain.from_s)}: {more}"
     if gain.kind == "checkpoints":
@@ -62,10 +62,15 @@ def gain_text(gain: Gain) -> str:
     if gain.kind == "stall":
         return f"recovery.stall: {exact(gain.to_s)} (a hang was noticed after {exact(gain.from_s)}): {more}"
     restarts = "the restart" if gain.count == 1 else f"the {gain.count} restarts"
-    return f"{restarts} of {gain.task} cost {percent(gain.share)}"
+    return f"{restarts} of {gain.task} cost {_fine_percent(gain.share)}"
 
 
 def percent(share: float) -> str:
+    """A whole percentage, as `summary` of agent/run/goodput.py rounds it."""
+    return f"{round(100 * share)} %" if share >= 0.005 or not share else "under 1 %"
+
+
+def _fine_percent(share: float) -> str:
     """A percentage, with tenths if it is small."""
     return f"{100 * share:.1f} %" if 0 < share < 0.095 else f"{100 * share:.0f} %"
 

@@ -155,7 +155,7 @@ COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "STEP": lambda row, status: ("~" if _is_counted(row) else "") + _of("step", _span)(row, status),
     "RATE": _of("rate", lambda rates, _: f"{median(rates):.3g}/s", lambda task: task.state is TaskState.RUNNING),
     "OUTPUT": _of("progress", lambda times, now: _ago(min(times), now), _living),
-    "RESTARTS": _of("restarts", _span),
+    "RESTARTS": lambda row, status: _span([task.restarts for task in row.tasks], status.time),
     "CPU": _of("cpu", lambda busy, _: f"{100 * median(busy):.0f}%", _living),
     "MEMORY": _of("memory_bytes", lambda used, _: size(max(used)) if max(used) else "", _living),
     "GPU USE": lambda row, status: _gpu_cell("use", row, status),

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import read, sentence, why_of
+from dtctl.operations.figures import Figures, elapsed_s, figures_of
 from dtctl.operations.goodput import goodput_of
-from dtctl.operations.pace import silent_after_s
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.errors import show_host_errors
@@ -68,7 +68,7 @@ def headline(status: RunStatus) -> list[tuple[str, str]]:
         (record.run or record.cluster, "bold"),
         (": ", ""),
         (outcome.value, OUTCOME_STYLE.get(outcome, "")),
-        (f" {_age(status)}" if outcome is Outcome.RUNNING and _age(status) else "", ""),
+        (f" {elapsed}" if outcome is Outcome.RUNNING and (elapsed := _elapsed(status)) else "", ""),
         *((f"{SEPARATOR}{fact}", "") for fact in in_short(status)),
     ]
 
@@ -78,28 +78,27 @@ SEPARATOR = " · "
 
 def in_short(status: RunStatus) -> list[str]:
     """The facts after the outcome, in one line."""
-    verdict, progress = status.verdict, status.progress
+    verdict, figures = status.verdict, figures_of(status)
     shown = (
         []
-        if verdict.outcome is Outcome.RUNNING and progress.step is not None and _all_run(verdict)
+        if verdict.outcome is Outcome.RUNNING and figures.step is not None and _all_run(verdict)
         else [sentence(verdict.why)]
     )
     if status.unknown_after_the_end:
         tasks = status.unknown_after_the_end
         hosts = fold(dict.fromkeys(status.tasks[task].host for task in tasks))
         shown.append(f"{', '.join(map(str, tasks))} may still run on {hosts}, which is unreachable")
-    if _age(status) and not (verdict.outcome.decided or verdict.outcome is Outcome.RUNNING):
-        shown.append(f"{_age(status)} since the start")
-    if progress.position is not None:
-        shown.append(position_of(progress.position))
-    elif progress.step is not None:
-        shown.append(f"step {progress.step}" + (f"/{progress.target}" if progress.target is not None else ""))
-    if not verdict.outcome.decided:
-        shown += _pace(status)
-    if progress.loss is not None:
-        shown.append(f"loss {progress.loss}")
-    if (newest := status.newest_complete) is not None:
-        shown.append(f"checkpoint {age(newest, status.time)} ago")
+    if figures.elapsed_s is not None and not (verdict.outcome.decided or verdict.outcome is Outcome.RUNNING):
+        shown.append(f"{duration(figures.elapsed_s)} since the start")
+    if figures.position is not None:
+        shown.append(position_of(figures.position))
+    elif figures.step is not None:
+        shown.append(f"step {figures.step}" + (f"/{figures.target}" if figures.target is not None else ""))
+    shown += _pace(figures)
+    if figures.loss is not None:
+        shown.append(f"loss {figures.loss}")
+    if figures.checkpoint is not None:
+        shown.append(f"checkpoint {age(figures.checkpoint, status.time)} ago")
     return shown
 
 
@@ -107,23 +106,30 @@ def _all_run(verdict: Verdict) -> bool:
     return all(one["kind"] != "tasks_run" or one["count"] == one["of"] for one in map(read, verdict.why))
 
 
-def _age(status: RunStatus) -> str:
-    """The time since the start; empty if unknown."""
-    return duration(max(0.0, status.time - status.began)) if status.began and status.time else ""
+def _elapsed(status: RunStatus) -> str:
+    seconds = elapsed_s(status)
+    return "" if seconds is None else duration(seconds)
 
 
-def _pace(status: RunStatus) -> list[str]:
+def _pace(figures: Figures) -> list[str]:
     """The rate and the time left; without a recent step, the age of the last one."""
-    progress, shown = status.progress, []
-    silent_s = status.time - progress.step_time if progress.step_time is not None else 0.0
-    if silent_s >= silent_after_s(progress.step_gap_s):
-        shown.append(f"last step {duration(silent_s)} ago")
-    elif progress.rate:
-        estimated = progress.position is not None
-        shown.append(f"{progress.rate:.3g}/s" if estimated else f"{progress.rate:.3g} steps/s")
-        if progress.left_s:
-            shown.append(f"done in {'about ' if estimated else ''}{duration(progress.left_s)}")
-    return shown
+    if figures.silent_s is not None:
+        return [f"last step {duration(figures.silent_s)} ago"]
+    return [text for text in (rate_text(figures), left_text(figures)) if text]
+
+
+def rate_text(figures: Figures) -> str:
+    """The rate; empty if unknown."""
+    if not figures.rate:
+        return ""
+    return f"{figures.rate:.3g}/s" if figures.position is not None else f"{figures.rate:.3g} steps/s"
+
+
+def left_text(figures: Figures) -> str:
+    """The time left, as `done in 12m`; empty if unknown."""
+    if not figures.left_s:
+        return ""
+    return f"done in {'about ' if figures.position is not None else ''}{duration(figures.left_s)}"
 
 
 def position_of(position: Position) -> str:

@@ -19,9 +19,9 @@ from ..records.whole_run import MOST_CONDITIONS, HistoryEvent, PostedRequest, Ru
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Facts, Judgement
 from . import lifecycle
+from .accounting import Accounting
 from .contacts import Contacts, Quorum
 from .draining import Draining
-from .history import Accounting
 from .left_behind import LeftBehind
 from .lifecycle import Shutdown
 from .moving import Moving
@@ -318,7 +318,7 @@ class Coordinator:
             self._draining.step(now)
             missed = self.contacts.missed()
             left_out = drains.left_out_hosts(self.view.intents) if missed else []
-            self._accounting.update(passed_s, [host for host in missed if host not in left_out])
+            self._accounting.update(passed_s, [host for host in missed if host not in left_out], wall)
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
@@ -494,7 +494,7 @@ class Coordinator:
             self.view.replace_alert("target_missed", warning)
         data["phase"] = "finishing"
         data["waits_for"] = because([])
-        spent = self._accounting.close(end.kind)
+        spent = self._accounting.close(end.kind, self.wall)
         for open_incident in self.view.open_incidents():
             open_incident["given_up"] = because([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)

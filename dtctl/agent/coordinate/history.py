@@ -1,20 +1,17 @@
-"""history.jsonl, in the order in which the coordinator learnt it, and the account of where the run's time goes."""
+"""history.jsonl, in the order in which the coordinator learnt it."""
 
 from __future__ import annotations
 
 import json
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, fact
-from ..records.whole_run import Account, Event, HistoryEvent, Incident
-from ..run import drains, goodput
+from ..records.reasons import because, fact
+from ..records.whole_run import Event, HistoryEvent
 from ..run.runfiles import EventLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
-
-    from .view import View
+    from typing import Dict, Iterable, Iterator, Optional, Tuple
 
 
 BURST_BYTES = 4 << 20
@@ -160,93 +157,3 @@ class History:
     def write_waiting(self) -> None:
         """Writes what a full disk did not take before."""
         self._log.write_waiting()
-
-
-LOOK_S = 1.0
-"""The least interval between two updates, because hundreds of agents send news all the time."""
-
-
-class Accounting:
-    """Keeps the goodput account of a run; not for a run without one, which an earlier dtctl has started."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._last = dict(_steps(view))
-        self._passed_s = 0.0
-
-    def missed(self, seconds: float) -> None:
-        """Accounts for a time without a coordinator."""
-        if self._view.data["account"] is not None:
-            goodput.missed(self._view.data["account"], seconds)
-
-    def update(self, passed_s: float, away: Collection[str]) -> None:
-        """Updates the account, `passed_s` seconds after the last call. `away`: the unreachable hosts."""
-        self._passed_s += passed_s
-        account = self._view.data["account"]
-        if account is not None and self._passed_s >= LOOK_S:
-            self._update(account, away)
-
-    def _update(self, account: Account, away: Collection[str]) -> None:
-        steps = dict(_steps(self._view))
-        reported = {task: step for task, step in steps.items() if step != self._last.get(task)}
-        lost = list(_interrupting(self._view))
-        situation, is_lost = self._situation(lost, away), bool(lost) or self._is_in(_LOST)
-        goodput.account_for(
-            account, self._passed_s, situation, reported, self._last, lost=is_lost, hung=self._is_hung(lost)
-        )
-        self._last.update(steps)
-        self._passed_s = 0.0
-
-    def close(self, outcome: str) -> List[Fact]:
-        """Ends the account; where the time went, where that is known."""
-        account = self._view.data["account"]
-        if account is None:
-            return []
-        self._update(account, ())
-        goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
-        return goodput.summary(goodput.parts(account)) if goodput.is_known(account) else []
-
-    def _situation(self, lost: List[Incident], away: Collection[str]) -> str:
-        view = self._view
-        over = view.state(view.lead) == "succeeded"
-        trainers = [] if over else [task for task in view.trainers if not view.final(task)]
-        if not trainers:
-            return "train"  # they have ended, and so has the run, as soon as it is judged
-        if all(view.drained(task) for task in trainers):
-            return "pause" if drains.drained_hosts({task: view.intents[task] for task in trainers}) else "away"
-        if not lost and any(self._trains(task) for task in trainers):
-            return "away" if away else "train"
-        if away:
-            return "away"
-        if any(one["begun"] is None for one in lost):
-            return "wait"
-        begin = [task for task in trainers if view.current(task) and view.state(task) in ("starting", "running")]
-        return "start" if begin else "wait"
-
-    def _trains(self, task: str) -> bool:
-        entry = self._view.entry(task)
-        going = entry["state"] == "running" and not entry["asked"] and self._view.current(task)
-        return going and entry["step"] is not None
-
-    def _is_in(self, states: Collection[str]) -> bool:
-        return not {self._view.state(task) for task in self._view.trainers}.isdisjoint(states)
-
-    def _is_hung(self, lost: List[Incident]) -> bool:
-        return self._is_in(("stalled",)) or any(one["loss"] == "hung" for one in lost)
-
-
-_LOST = ("backoff", "failed")
-
-
-def _interrupting(view: View) -> Iterator[Incident]:
-    """Open incidents in which no task trains: of a ps, or of more than one task."""
-    for one in view.open_incidents():
-        if len(one["tasks"]) > 1 or view.role(one["task"]) == "ps":
-            yield one
-
-
-def _steps(view: View) -> Iterator[Tuple[str, int]]:
-    for task in view.trainers:
-        step = view.entry(task)["step"]
-        if step is not None:
-            yield task, step

@@ -199,6 +199,10 @@ class View:
     def state(self, task: str) -> TaskState:
         return self.entry(task)["state"]
 
+    def host_of(self, task: str) -> Contact:
+        """The contact of the host that has it."""
+        return self._contact[task]
+
     def reached(self, task: str) -> bool:
         """Whether its agent is connected."""
         return self._contact[task]["connected"]

@@ -275,6 +275,9 @@ class Past(Record):
     """The cause of its end, by its log."""
     step: Default[Optional[Count], None]
     """The last step that it reported."""
+    step_time: Default[Optional[Epoch], None]
+    first_step: Default[Optional[Count], None]
+    first_step_time: Default[Optional[Epoch], None]
     shortage: Default[bool, False]
     """Whether its host lacked something that passes: processes, or memory."""
     short_of_memory: Default[bool, False]
@@ -359,6 +362,11 @@ class Entry(Because):
     step_line: Default[Line, ""]
     """The line of the log that `step` was read from, secrets masked."""
     step_time: Default[Optional[Epoch], None]
+    """When the line of the step was written, as far as the log shows it."""
+    first_step: Default[Optional[Count], None]
+    """The first step in the log of its newest attempt."""
+    first_step_time: Default[Optional[Epoch], None]
+    """When that was written; null until it is known, which may take one look longer than the step."""
     step_gap_s: Default[Seconds, 0.0]
     """The time between the last two reports of a step, or from the start to the first."""
     rate: Default[Optional[PerSecond], None]
@@ -421,10 +429,11 @@ def on_clock(entry: Entry, ahead_s: float) -> Entry:
 
     fields = {
         "complaint": entry["complaint"] and moved(entry["complaint"], "since", "last"),
-        "history": [moved(past, "started", "ended") for past in entry["history"]],
+        "history": [moved(past, "started", "ended", "step_time", "first_step_time") for past in entry["history"]],
     }
     shown: Entry = moved(
-        {**entry, **fields}, "since", "next_start", "step_time", "progress", "idle_since", "still_since"
+        {**entry, **fields},
+        *("since", "next_start", "step_time", "first_step_time", "progress", "idle_since", "still_since"),
     )
     return shown
 
@@ -437,6 +446,8 @@ class Advance(Record):
     position: NotRequired[Optional[Position]]
     step_line: NotRequired[Line]
     step_time: NotRequired[Optional[Epoch]]
+    first_step: NotRequired[Optional[Count]]
+    first_step_time: NotRequired[Optional[Epoch]]
     step_gap_s: NotRequired[Seconds]
     rate: NotRequired[Optional[PerSecond]]
     loss: NotRequired[Optional[Loss]]

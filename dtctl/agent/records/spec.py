@@ -256,6 +256,8 @@ class Inventory(Record):
     """Job -> the number of its tasks that run at first, if not all."""
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
     """The cluster file's keys at the start, without those about how hosts are reached. Secrets are masked."""
+    overridden: Default[AtMost[List[Line], 4096], []]
+    """The keys of the settings whose values are those of `--set`."""
     revision: Default[Optional[Revision], None]
     """null: the code was in no repository."""
     strategy: Default[Optional[Line], None]

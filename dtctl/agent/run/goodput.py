@@ -4,8 +4,8 @@ The account starts with the run's coordinator, after the push of the code and th
 Each second belongs to one part, so that the parts add up to the elapsed time:
 
     kept     between two reported steps, unless it is one of the others
-    again    the same after an interruption, until the highest step reported before is passed: steps are done again
-             after a rollback; also the time between the last reported step and a sudden end
+    again    the same after an interruption, however short, until the highest step reported before is passed: steps are
+             done again after a rollback; also the time between the last reported step and a sudden end
     start    tasks run, and none has reported a step yet: imports, building of the graph, restoring, the first step
     wait     no training task may run: it waits for hosts and servers before the start; after a loss for its delay,
              and for remaining processes
@@ -17,7 +17,7 @@ Each second belongs to one part, so that the parts add up to the elapsed time:
     end      after the last step of a run that has succeeded: the last save, the last evaluation
     unsaved  after the last step of a run that has failed; the controller adds the steps past the last checkpoint
 
-A step counts as reported when the coordinator receives it, at most some seconds after it was logged. Unknown are: how
+A step counts from when its line was written, as the agent of its host found it. Unknown are: how
 much a lost task slowed the training of the others; and the time of the steps before the first one that a program
 reports, which counts as start. The time without a coordinator is judged by the steps made in it.
 """
@@ -40,6 +40,9 @@ AWAY_S = 10.0
 """A shorter silence is none."""
 STALL_GAPS = 10.0
 AWAY_GAPS = 3.0
+
+LATE_S = 10.0
+"""How late a move may be known, if its time counted as something else until then."""
 
 NEWS = 0.2
 """The weight of the newest value in a usual value."""
@@ -76,6 +79,18 @@ def account_for(
         _close(account, "away" if situation == "away" else "start", account["seconds"])
     else:
         account["away"] = account["away"] or situation == "away"
+
+
+def rewind(account: Account, to_s: float) -> None:
+    """Goes back to a move that is known only now, within the time that is not judged yet or the last span."""
+    spans = account["spans"]
+    before_s = spans[-1]["end_s"] if spans else sum(account["before"].values())
+    if account["training"]:
+        account["seconds"] = min(account["seconds"], max(to_s, before_s))
+    elif spans:
+        begin_s = spans[-2]["end_s"] if len(spans) > 1 else sum(account["before"].values())
+        account["seconds"] = min(account["seconds"], max(to_s, begin_s, account["seconds"] - LATE_S))
+        spans[-1]["end_s"] = min(before_s, account["seconds"])
 
 
 def missed(account: Account, seconds: float) -> None:
@@ -136,6 +151,8 @@ def is_known(account: Optional[Account]) -> bool:
 
 def _take_steps(account: Account, reported: Mapping[str, int], last: Mapping[str, int]) -> None:
     step = max(reported.values())
+    if account["training"]:
+        _pass_reached(account, step)
     new = account["again_to"] is None or step > account["again_to"]
     if account["training"]:
         advanced = max(0, *(step - last.get(task, step) for task, step in reported.items()))
@@ -146,6 +163,16 @@ def _take_steps(account: Account, reported: Mapping[str, int], last: Mapping[str
     account["training"] = True
     account["again_to"] = None if new else account["again_to"]
     account["reached"] = max(step, account["reached"] or 0)
+
+
+def _pass_reached(account: Account, step: int) -> None:
+    """Closes the repeated steps at the time when the highest step before was reached again, taken as evenly made."""
+    again_to, last = account["again_to"], account["spans"][-1]
+    begin, begin_s = last["step"], last["end_s"]
+    if again_to is not None and begin is not None and begin < again_to < step:
+        share = (again_to - begin) / (step - begin)
+        _close(account, "again", begin_s + share * (account["seconds"] - begin_s))
+        account["spans"][-1]["step"], account["again_to"] = again_to, None
 
 
 def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *, lost: bool, hung: bool) -> None:

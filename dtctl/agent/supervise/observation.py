@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 READY_LOOK_S = 0.5
+FIRST_LOOK_S = 0.25
+"""Between two looks for the first step of an attempt, during its first seconds: quick trainers make hundreds a second.
+"""
+FIRST_S = 10.0
 LONGEST_LINE = 200
 """Characters of the line that a step was read from."""
 USAGE_S = 5.0
@@ -61,9 +65,14 @@ class Observation:
         self._key = attempt.key
         self._next_ready_look = 0.0
         first_epoch = entry["position"]["first_epoch"] if entry["position"] is not None else 1
+        self._looked = self._began_wall
+        """The wall time of the last look at the log."""
+        self._before_first = self._began_wall
+        """The wall time of the last look that found no step."""
         self._log = LogProgress(os.path.join(attempt.directory, "log"), entry["progress"] is not None, first_epoch)
         self._rate = Rate()
         self._next_look = 0.0
+        self._new_until = now + FIRST_S
         self._began: Optional[float] = None
         self._published: object = None
 
@@ -93,6 +102,8 @@ class Observation:
     def sees_progress(self, now: float, wall: float) -> Signs:
         """Reads the log, and what is saved if that names no step; returns the signs of progress since the last call."""
         grew = self._log.update()
+        written = min(max(self._log.written, self._looked), wall)
+        self._looked = wall
         if self._saves_steps and self._log.step_is_saved and self._entry["position"] is None:
             self._log.note_saved(self._checkpoints.step(now, self._began_wall), self._entry["step"])
         stepped = self._log.step is not None and self._log.step != self._entry["step"]
@@ -104,17 +115,56 @@ class Observation:
         if self._log.step is None and self._log.rate is not None:
             self._entry["rate"] = self._log.rate
         if stepped and self._log.step is not None:
-            rate = self._rate.update(now, self._log.step)
+            rate = self._rate.update(now - (wall - written), self._log.step)
             rate = self._log.rate if self._log.step_is_saved and self._log.rate is not None else rate
             before = self._entry["step_time"] or self._began_wall
-            self._entry["step_gap_s"] = max(0.0, round(wall - before, 1)) if before else 0.0
-            self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
+            self._entry["step_gap_s"] = max(0.0, round(written - before, 1)) if before else 0.0
+            self._note_first(self._log.step, written)
+            self._entry.update({"step": self._log.step, "step_time": written, "rate": rate})
             self._entry["step_line"] = self._shown(self._log.step_line)
         self._entry["complaint"] = complaint_after(
             None if stepped else self._entry["complaint"], self._context.masks.hide(self._log.complaint), wall
         )
+        if not stepped:
+            self._note_no_step(wall)
         saved = stepped and self._log.step_is_saved  # the next save may take longer
         return Signs(self._entry["ready"], grew=grew, stepped=stepped and not saved, saved=saved)
+
+    def sees_end(self, now: float, wall: float) -> None:
+        """The same when the attempt has ended: nothing follows."""
+        self.sees_progress(now, wall)
+        self._settle_first()
+
+    def _note_first(self, step: int, written: float) -> None:
+        """Notes when the first step of the attempt was made: of several that one look finds, by the rate after them."""
+        entry = self._entry
+        first, seen, seen_at = entry["first_step"], entry["step"], entry["step_time"]
+        if first is None:
+            begun = entry["step"] is not None  # before this supervisor
+            entry["first_step"] = first = step if begun or self._log.first is None else min(self._log.first, step)
+            entry["first_step_time"] = written if first == step else None
+        elif entry["first_step_time"] is None and seen is not None and seen_at is not None:
+            if step > seen and written > seen_at:
+                passed_s = (seen - first) * (written - seen_at) / (step - seen)
+                entry["first_step_time"] = min(max(seen_at - passed_s, self._before_first), seen_at)
+            else:
+                self._settle_first()
+
+    def _note_no_step(self, wall: float) -> None:
+        """Ends the wait for a second look at the steps, where none follows soon."""
+        if self._entry["step"] is None:
+            self._before_first = wall
+        elif self._entry["first_step_time"] is None and wall - (self._entry["step_time"] or wall) > SECOND_S:
+            self._settle_first()
+
+    def _settle_first(self) -> None:
+        """Takes the steps that one look has found as evenly made since the look before."""
+        entry = self._entry
+        first, step, written = entry["first_step"], entry["step"], entry["step_time"]
+        if first is None or step is None or written is None or entry["first_step_time"] is not None:
+            return
+        since = min(self._before_first or written, written)
+        entry["first_step_time"] = since + (written - since) / (max(0, step - first) + 1)
 
     def _shown(self, line: bytes) -> str:
         return " ".join(self._context.masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
@@ -123,7 +173,8 @@ class Observation:
         """The hang of the task, or None; looked for once a second."""
         if now < self._next_look:
             return None
-        self._next_look = now + LOOK_S
+        is_new = self._entry["step"] is None and now < self._new_until
+        self._next_look = now + (FIRST_LOOK_S if is_new else LOOK_S)
         signs = self.sees_progress(now, wall)
         self._spoke = self._spoke or (signs.grew and not self._log.complaint)
         self._sample(now, wall)
@@ -183,6 +234,12 @@ def note_work(entry: Entry, works: Optional[bool], wall: float) -> None:
 MOST_BYTES = 16 * 1024
 """The most bytes read at one look; the end of what is new is read, where the newest step is."""
 
+MOST_LINES = 500
+"""The most lines that are searched for the first step."""
+
+SECOND_S = 2.0
+"""How long the time of the first of several steps waits for the rate of those after them."""
+
 HEAD_BYTES = 256 * 1024
 """The bytes at the beginning of a log that are searched for the header of a table when its reader has restarted."""
 
@@ -220,6 +277,10 @@ class LogProgress:
     def __init__(self, path: str, adopted: bool, first_epoch: int = 1) -> None:
         """`adopted`: an earlier supervisor has seen what is there already. `first_epoch`: as earlier attempts say."""
         self.step: Optional[int] = None
+        self.first: Optional[int] = None
+        """The first step that was found, if the log has named steps from its beginning on."""
+        self.written = 0.0
+        """When the log was last written to, in epoch seconds; 0: unknown."""
         self.steps: Optional[int] = None
         """The steps of the whole training, where the log names them."""
         self.position: Optional[Position] = None
@@ -233,7 +294,7 @@ class LogProgress:
         """A complaint in the output since the last update that no step follows."""
         self._path = path
         self._size = 0
-        self._read_to = 0
+        self._read_to = self._read_from = 0
         self._reader = StepReader()
         self._counter = positions.Counter(first_epoch)
         self._names_steps = False
@@ -246,7 +307,8 @@ class LogProgress:
         """True when the log has changed since the last look; `step`, `loss` and `complaint` are then up to date."""
         self.complaint = b""
         try:
-            size = files.stat_regular(self._path).st_size
+            status = files.stat_regular(self._path)
+            size, self.written = status.st_size, max(0.0, status.st_mtime)
         except OSError:
             return False  # not begun, or no log
         if size == self._size:
@@ -259,6 +321,7 @@ class LogProgress:
         return True
 
     def _read(self, size: int) -> None:
+        self._read_from = self._read_to
         start = max(self._read_to, size - MOST_BYTES)
         data = self._bytes(start, size - start)
         whole = max(data.rfind(end) for end in (b"\n", b"\r", b"\b")) + 1  # an unfinished number would be another one
@@ -270,12 +333,25 @@ class LogProgress:
             self.loss = found.loss
         self.rate = found.rate if found.rate is not None else self.rate
         if found.step is not None:
+            if self.step is None:
+                skipped = start > self._read_from
+                self.first = self._first_of(self._bytes(self._read_from, MOST_BYTES) if skipped else data[:whole])
             self._names_steps, self.position = True, None
             self.step, self.step_line = found.step, found.line
             self.steps = found.total if found.total is not None else self.steps
         elif found.position is not None and not self._names_steps:
             self._count(found.position, found)
         self.note_saved(found.saved)
+
+    @staticmethod
+    def _first_of(data: bytes) -> Optional[int]:
+        """The first step that whole lines name."""
+        reader = StepReader()
+        for line in data.splitlines(keepends=True)[:MOST_LINES]:
+            step = reader.read(line).step
+            if step is not None:
+                return step
+        return None
 
     @property
     def step_is_saved(self) -> bool:

@@ -32,7 +32,7 @@ from ..run import policy
 from ..run.hangs import why_hung
 from . import autopsy, keeper
 from .attempt import Attempt, LogLimit
-from .observation import LOOK_S, READY_LOOK_S, Observation
+from .observation import FIRST_LOOK_S, FIRST_S, LOOK_S, READY_LOOK_S, Observation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Task:
         self._exit_before: Optional[Exit] = None
         """The exit of the attempt before the newest, if this agent began the newest."""
         self._early_until = 0.0
+        self._new_until = 0.0
+        """The time until which the first step of a new attempt is looked for often."""
         """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
         self._repairing: Optional[Repair] = None
         """How the run's checkpoints are being repaired, before this task restores one."""
@@ -82,6 +84,8 @@ class Task:
             return self._start_at
         if self._dump is not None or (self._attempt is not None and self._attempt.ending):
             return now + (LOOK_S if self.entry["left"] else ENDING_LOOK_S)
+        if self.entry["state"] == "running" and self.entry["step"] is None and now < self._new_until:
+            return now + FIRST_LOOK_S
         return now + (READY_LOOK_S if self.entry["state"] == "running" and not self.entry["ready"] else LOOK_S)
 
     def step(self, intent: Intent, now: float, wall: float) -> None:
@@ -261,7 +265,7 @@ class Task:
         entry = self.entry
         if entry["state"] == "starting" and ending["fault"] is None:
             self._set_running(attempt, wall)  # it has ended before it was looked at
-        self._observing(attempt, now).sees_progress(now, wall)
+        self._observing(attempt, now).sees_end(now, wall)
         start = attempt.start
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
@@ -279,6 +283,9 @@ class Task:
             "signal": ending["signal"],
             "cause": verdict.cause,
             "step": entry["step"],
+            "step_time": entry["step_time"],
+            "first_step": entry["first_step"],
+            "first_step_time": entry["first_step_time"],
             "shortage": policy.had_shortage(ending, verdict),
             "short_of_memory": verdict.evidence["oom_kills"] > 0,
             "hung": stalled,
@@ -347,6 +354,8 @@ class Task:
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self._exit_before = self.entry["exit"]
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
+        self.entry.update({"first_step": None, "first_step_time": None})
+        self._new_until = now + FIRST_S
         self.entry.update({"steps": None, "rate": None, "loss": None, "complaint": None, "hang": None})
         self._move("starting", why, wall, past)
         self._attempt = Attempt(self._directory, now)

@@ -99,7 +99,7 @@ class Joining:
         live = self._joining["inventory"]
         asked = up_request(self._launch, host, live["absent"])
         # values may be written in another way now, and an earlier dtctl may have started the run
-        of_the_run = {name: live[name] for name in ("settings", "revision", "hold_s")}
+        of_the_run = {name: live[name] for name in ("settings", "overridden", "revision", "hold_s")}
         asked["spec"] = {**asked["spec"], **of_the_run}
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}

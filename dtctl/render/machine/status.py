@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Because, sentence, why_of
 from dtctl.agent.records.whole_run import Incident
+from dtctl.operations.figures import Figures, figures_of
 from dtctl.operations.findings import fails, problems_of
-from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, Verdict, recovered_after_s, steps_lost
 from dtctl.render.events import warnings
 from dtctl.render.findings import filled, happened, last_lines, remedies, words
@@ -28,7 +28,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
     tasks = status.tasks.values()
     jobs = dict.fromkeys(task.id.job for task in tasks)
     ended = [past["ended"] for task in tasks for past in task.entry["history"]]
-    decided, goodput = status.verdict.outcome.decided, goodput_of(status)
+    decided, figures = status.verdict.outcome.decided, figures_of(status)
     return {
         **picked(status.record, "cluster run lead success"),
         "conditions": _conditions(status),
@@ -38,9 +38,10 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
-        "progress": _progress(status),
+        "restarts": figures.restarts,
+        "progress": _progress(figures),
         "problems": problems(problems_of(status)),
-        "goodput": picked(goodput, _GOODPUT) if goodput is not None else None,
+        "goodput": picked(figures.goodput, _GOODPUT) if figures.goodput is not None else None,
         "tasks": [{**task_status(task), **_more(status, task)} for task in tasks],
         "gpus": [{"host": host, **gpu_document(gpu)} for host, gpu in every(status)],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
@@ -52,13 +53,12 @@ def revision(known: Revision | None) -> dict[str, Any] | None:
     return picked(known, "commit branch remote changed=changedFiles untracked=untrackedFiles note") if known else None
 
 
-def _progress(status: RunStatus) -> dict[str, Any]:
+def _progress(figures: Figures) -> dict[str, Any]:
     """The progress; of a program that names no step, also its position, from which the step is estimated."""
-    progress = status.progress
-    shown = picked(progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss")
-    if progress.position is not None:
+    shown = picked(figures, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss")
+    if figures.position is not None:
         shown["stepIsEstimated"] = True
-        shown["position"] = picked(progress.position, "epoch epochs batch batches")
+        shown["position"] = picked(figures.position, "epoch epochs batch batches")
     return shown
 
 
@@ -66,7 +66,7 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
     entry = task.entry
     progress = "step_time@ rate=stepsPerSecond loss progress=outputTime@ cpu=cpus memory_bytes complaint(text since@)"
     return {
-        **picked(task, "id=task host state entry.attempt entry.restarts entry.pid entry.ready entry.step"),
+        **picked(task, "id=task host state entry.attempt restarts entry.pid entry.ready entry.step"),
         "stepLine": (entry["step_line"] or None) if entry["step"] is not None else None,
         **picked(entry, f"{progress} since@ next_start@"),
         **reasoned(task.why),
@@ -122,7 +122,6 @@ def _coordination(coordination: Coordination) -> dict[str, Any]:
     return {
         "phase": coordination.view["phase"],
         "waitingFor": _sentence(coordination.view["waits_for"]),
-        "restarts": coordination.view["restarts"],
         "warnings": warnings(coordination.view),
         "incidents": [_incident(incident) for incident in coordination.view["incidents"]],
         "hosts": [

@@ -13,6 +13,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import grouped
 from dtctl.operations.client.persistent import for_one_command
+from dtctl.operations.figures import elapsed_s
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
@@ -168,24 +169,16 @@ def beside(report: Report, records: Sequence[RunRecord], transport: Transport) -
 
 
 def compared(found: RunStatus, scalars: Metrics) -> Compared:
-    account = found.coordination.view["account"] if found.coordination is not None else None
     return Compared(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
-        duration_s=account["seconds"] if account is not None else _duration_s(found),
+        duration_s=elapsed_s(found),
         steps_per_s=_pace(scalars.series) or _last_rate(found),
-        restarts=sum(task.entry["restarts"] for task in found.tasks.values()),
+        restarts=found.restarts,
         metrics=_metrics(scalars.series),
         series=tuple(scalars.series),
         errors={**scalars.errors, **found.errors},
     )
-
-
-def _duration_s(found: RunStatus) -> float | None:
-    """The duration by the hosts' own states, in seconds."""
-    ends = [past["ended"] for task in found.tasks.values() for past in task.entry["history"]]
-    until = max(ends, default=0.0) if found.is_over else found.time
-    return until - found.began if until > found.began else None
 
 
 def _pace(series: Iterable[Series]) -> float | None:

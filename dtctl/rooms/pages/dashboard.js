@@ -6,7 +6,11 @@
   const hold = document.getElementById("hold");
   let waiting = null; // parts that have come while the page is held
 
+  const ended = () => document.documentElement.dataset.phase === "ended";
+
   function say(state) {
+    if (ended() && ["live", "held"].includes(state)) state = "ended";
+    hold.hidden = ended();
     link.dataset.state = state;
     if (link.textContent !== link.dataset[state]) link.textContent = link.dataset[state];
   }
@@ -42,11 +46,15 @@
     for (const [name, text] of Object.entries(parts)) {
       const place = document.getElementById("part-" + name);
       if (name === "title") document.title = text;
+      else if (name === "phase") {
+        document.documentElement.dataset.phase = text;
+        if (link.dataset.state) say(link.dataset.state);
+      }
       else if (place) children(place, new DOMParser().parseFromString("<!DOCTYPE html><body>" + text, "text/html").body);
     }
   }
 
-  hold.hidden = false;
+  hold.hidden = ended();
   hold.addEventListener("click", () => {
     if (waiting) show(waiting);
     waiting = waiting ? null : {};

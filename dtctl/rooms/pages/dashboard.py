@@ -13,6 +13,8 @@ from dtctl.errors import DtctlError
 from dtctl.rooms.pages.report import Following, Report, is_over
 from dtctl.rooms.pages.webserver import Answer, Visit
 
+FRESH_S = 5.0
+REFRESH_S = 6.0
 FAREWELL_S = 3.0
 """How long browsers have to read the end."""
 
@@ -27,11 +29,14 @@ class Board:
         self._number = 0
         self.closed = False
         self.readers = 0
+        self._put_at = 0.0
         self._changed = threading.Condition()
 
     def put(self, parts: Mapping[str, str]) -> None:
         """Replaces parts; unchanged ones are not sent again."""
         with self._changed:
+            self._put_at = time.monotonic()
+            self._changed.notify_all()
             changed = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
             if changed:
                 self._number += 1
@@ -49,6 +54,18 @@ class Board:
         """Whether a browser reads; returns as soon as one does."""
         with self._changed:
             return self._changed.wait_for(lambda: self.readers > 0, timeout_s)
+
+    def refresh(self) -> None:
+        """Returns when the parts are at most FRESH_S old, or after REFRESH_S: nobody asks the hosts without a reader.
+
+        What has ended changes no more.
+        """
+        with self.reading(), self._changed:
+            if self._parts.get("phase", (0, ""))[1] != "ended" and not self._is_fresh():
+                self._changed.wait_for(lambda: self.closed or self._is_fresh(), REFRESH_S)
+
+    def _is_fresh(self) -> bool:
+        return time.monotonic() - self._put_at <= FRESH_S
 
     def since(self, number: int) -> tuple[int, dict[str, str]]:
         """The newest number, and the parts that are newer than the given one. A number that never was is as good as
@@ -97,6 +114,7 @@ def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
         if visit.command not in ("GET", "HEAD"):
             return visit.refuse(405)
         if not path:
+            board.refresh()
             number, parts = board.since(0)
             return visit.page(200, whole(parts, number), headers)
         if board.readers >= MOST_READERS:

@@ -14,15 +14,17 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.errors import DtctlError
 from dtctl.operations.findings import problems_of
+from dtctl.operations.snapshot import Outcome
 from dtctl.render import errors
 from dtctl.render.findings import filled as worded
-from dtctl.render.findings import happened, remedies, words
+from dtctl.render.findings import happened, last_lines, remedies, words
 from dtctl.render.format import count
 from dtctl.render.machine import document
 from dtctl.render.roster import cells_of, rows_of
-from dtctl.render.status import headline
+from dtctl.render.status import headline, left_text, position_of, rate_text
 from dtctl.render.terminal import console
 from dtctl.rooms.pages.report import Report, is_over
 from dtctl.rooms.pages.report_page import HEADINGS, about, contents, known_by_hash
@@ -35,8 +37,8 @@ MOST_PROBLEMS = 3
 MOST_ROWS = 60
 """The most rows of the table of tasks; if there are more tasks, those in the same state share a row."""
 
-_HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", "curves": HEADINGS["curves"], **HEADINGS}
-"""Sections that change most come first."""
+_HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", **HEADINGS}
+"""The sections of a report in its order, and the tasks as they are now."""
 _KINDS = {"STATE": "nowrap", "TASK": "nowrap", "HOST": "nowrap", "NOTE": "wide"}
 _SELDOM = ("STEP", "RATE", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY", "GPU HEAT", "NOTE")
 """Columns that are left out if all of their cells are empty."""
@@ -47,6 +49,7 @@ _STATES = {
     "held": "Held: what is new is shown when you go on",
     "lost": "The connection is lost, and tried again",
     "over": "dtctl dashboard has ended: this is what it showed last",
+    "ended": "The run has ended: this page does not change any more",
 }
 
 STYLE = OF_REPORT + Path(__file__).with_name("dashboard.css").read_text("utf-8")
@@ -58,6 +61,8 @@ def parts(report: Report) -> dict[str, str]:
         "title": f"{report.status.verdict.outcome.value}: {_run(report)}",
         "answer": _answer(report),
         "about": escape(about(report)),
+        "phase": "ended" if is_over(report.status) else "",
+        "progress": _progress(report),
         "news": escape(_news(report)),
         "problems": _problems(report),
         "tasks": _tasks(report),
@@ -72,8 +77,9 @@ def unknown(error: DtctlError | None) -> dict[str, str]:
 
 def whole(held: Mapping[str, str], number: int) -> str:
     """The page with these parts; `number` is that of the newest of them."""
-    names = ("answer", "about", "news", "unknown", "problems", *_HEADINGS)
-    parts = {name: Markup(held.get(name, "")) for name in names} | {"title": held.get("title", "")}
+    names = ("answer", "progress", "about", "news", "unknown", "problems", *_HEADINGS)
+    texts = {name: held.get(name, "") for name in ("title", "phase")}
+    parts = {name: Markup(held.get(name, "")) for name in names} | texts
     return str(
         _macros().page(
             parts, number, [(at, name, "") for at, name in _HEADINGS.items()], _STATES, Markup(STYLE), Markup(script())
@@ -89,7 +95,8 @@ def entered(place: str) -> str:
 def entrance(command: str) -> Entrance:
     """The pages for browsers that have not logged in."""
     text = (
-        f"Open the address that {command} has printed: each address works once, in one browser. Then it prints another."
+        f"Open the address that {command} has printed last: each address works once, in one browser, and after that it"
+        f" prints another. If that terminal is closed, type {command} in the directory of the cluster file again."
     )
     return Entrance(entered, str(_macros().small("Not shown", text, Markup(STYLE))), headers())
 
@@ -125,11 +132,28 @@ def _answer(report: Report) -> str:
     return str(_macros().answer(run, outcome, "".join(text for text, _ in rest), is_over(report.status)))
 
 
+def _progress(report: Report) -> str:
+    """How far the training has come, with the time left, as a bar; empty if its end is unknown."""
+    figures = report.figures
+    if figures.share is None:
+        return ""
+    step = f"step {figures.step} of {figures.target}"
+    if figures.position is not None:
+        step = position_of(figures.position)
+    texts = [text for text in (step, rate_text(figures), left_text(figures)) if text]
+    return str(_macros().progress(figures.share, texts))
+
+
 def _news(report: Report) -> str:
-    """The text that screen readers announce. It rarely changes: the outcome, and the counts of states."""
+    """The text that screen readers announce. It rarely changes: the outcome, and the counts of states; while tasks
+    restart, why.
+    """
+    verdict = report.status.verdict
+    if verdict.outcome is Outcome.RESTARTING and (why := sentence(verdict.why)):
+        return f"{verdict.outcome.value}: {why}"
     states = Counter(task.state.value for task in report.status.tasks.values())
     counts = ", ".join(f"{count(number, 'task')} {state}" for state, number in sorted(states.items()))
-    return f"{report.status.verdict.outcome.value}: {counts}"
+    return f"{verdict.outcome.value}: {counts}"
 
 
 def _problems(report: Report) -> str:
@@ -138,6 +162,7 @@ def _problems(report: Report) -> str:
         (
             [line for line in (happened(one.seen), worded(one.signature.means, words(one))) if line],
             [_command(line) for line in remedies(one)],
+            "\n".join(last_lines(one)),
         )
         for one in problems_of(report.status)
     ]

@@ -108,7 +108,7 @@ COLUMNS = (
     Column("GPU USE", _least_use, "right", spare=5),
     Column("GPU MEMORY", align="right", spare=8),
     Column("GPU HEAT", spare=9),
-    Column("RESTARTS", lambda seen: -seen.task.entry["restarts"], "right", spare=7),
+    Column("RESTARTS", lambda seen: -seen.task.restarts, "right", spare=7),
     Column("OUTPUT", lambda seen: _down(_silent(seen)), "right", spare=6),
     Column("NOTE"),
 )

@@ -20,7 +20,7 @@ from dtctl.operations.snapshot import Outcome, Verdict
 from dtctl.rooms.pages import dashboard as server
 from dtctl.rooms.pages import report as module
 from dtctl.rooms.pages.dashboard import Board, looks, messages
-from dtctl.rooms.pages.dashboard_page import STYLE, entered, parts, policy, script, unknown, whole
+from dtctl.rooms.pages.dashboard_page import STYLE, entered, entrance, parts, policy, script, unknown, whole
 from dtctl.rooms.pages.report import Following, Report
 from dtctl.rooms.pages.report_page import known_by_hash
 from tests.unit.agent.poisons import left_in
@@ -214,7 +214,7 @@ def read() -> Read:
 
 def test_it_is_one_whole_document_that_says_where_it_stands(read: Read) -> None:
     assert read.open == []
-    assert read.named("html") == [{"lang": "en", "data-number": "7"}]
+    assert read.named("html") == [{"lang": "en", "data-number": "7", "data-phase": ""}]
     assert read.text_in("title")[0] == "Failed: digits-1"
     levels = [int(name[1]) for name, _ in read.tags if re.fullmatch("h[1-6]", name)]
     assert levels[0] == 1
@@ -241,7 +241,7 @@ def test_the_script_and_the_style_are_the_ones_that_may_be_there(read: Read) -> 
 def test_every_part_has_its_place_and_every_link_leads_to_one(read: Read) -> None:
     ids = [str(attributes["id"]) for _, attributes in read.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    parts_shown = {*parts(report()), *unknown(None)} - {"title"}
+    parts_shown = {*parts(report()), *unknown(None)} - {"title", "phase"}
     assert {f"part-{name}" for name in parts_shown} == {one for one in ids if one.startswith("part-")}
     assert {str(one["href"])[1:] for one in read.named("a")} <= set(ids)
 
@@ -319,3 +319,34 @@ def all_of_them(state: TaskState, **fields: Any) -> Report:
         for name, task in one.status.tasks.items()
     }
     return dataclasses.replace(one, status=dataclasses.replace(one.status, tasks=tasks, **fields))
+
+
+def test_a_page_that_is_opened_after_a_rest_waits_for_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FRESH_S", 0.05)
+    board = Board()
+    board.put({"answer": "Running", "phase": ""})
+    time.sleep(0.1)
+    threading.Timer(0.1, board.put, [{"answer": "Succeeded", "phase": "ended"}]).start()
+    board.refresh()
+    assert board.since(0)[1]["answer"] == "Succeeded"
+    time.sleep(0.1)
+    began = time.monotonic()
+    board.refresh()
+    assert time.monotonic() - began < 1.0, "what has ended changes no more"
+    assert board.readers == 0
+
+
+def test_an_ended_run_is_not_live_and_cannot_be_held() -> None:
+    assert 'data-phase="ended"' in whole(parts(ended()), 1)
+    assert 'data-phase=""' in whole(parts(running()), 1)
+
+
+def test_a_screen_reader_hears_why_tasks_restart() -> None:
+    verdict = Verdict(Outcome.RESTARTING, (fact("said", text="worker:1 exited 1"),))
+    assert parts(all_of_them(TaskState.RUNNING, verdict=verdict))["news"] == "Restarting: worker:1 exited 1"
+
+
+def test_small_pages_fit_a_phone_and_say_what_to_type() -> None:
+    page = entrance("dtctl dashboard")
+    assert 'name="viewport"' in page.refused
+    assert "type dtctl dashboard in the directory" in page.refused

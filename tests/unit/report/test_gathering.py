@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -11,19 +12,20 @@ from unittest.mock import Mock
 
 import pytest
 
+from dtctl.config.load import load_cluster
 from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import coordinator_away
 from dtctl.operations.events import read_events
 from dtctl.operations.status import status_elsewhere
 from dtctl.rooms.pages.report import MARK, gather, write_report
-from dtctl.rooms.pages.report.configuration import read_configuration
+from dtctl.rooms.pages.report.configuration import configuration_of, read_configuration
 from dtctl.rooms.pages.report.timeline import by_trouble, timeline
 from dtctl.rooms.pages.report_page import markdown, page, show_unasked
 from dtctl.rooms.pages.report_page.drawings import described
 from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
-from tests.unit.report.reports import CAUSE, account, events, happening, status
+from tests.unit.report.reports import CAUSE, account, events, happening, report, status
 from tests.unit.tasks import changed, past_attempt, task_status
 
 
@@ -315,3 +317,32 @@ def test_among_many_tasks_those_with_trouble_come_first() -> None:
 
 def test_no_task_and_no_history_are_a_timeline_too() -> None:
     assert timeline((), (), 7.0, cut=True).tasks == ()
+
+
+def test_the_configuration_is_what_the_run_was_started_with(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("name: digits\ntrainer:\n  args: {train_steps: 3000, rate: 0.2}\n")
+    settings = {
+        "name": "digits",
+        "trainer.args.train_steps": "60000",
+        "trainer.args.rate": "0.1",
+    }
+    known = dataclasses.replace(record(), file=file, settings=settings, overridden=("trainer.args.train_steps",))
+    found = configuration_of(known, {})
+    assert [(one.value, one.is_set) for one in found.settings] == [
+        ("digits", False), ("60000", True), ("0.1", False),
+    ]  # fmt: skip
+    assert found.differences == ["trainer.args.rate"]
+    shown = page(dataclasses.replace(report(), configuration=found))
+    assert '60000</td><td class="nowrap">--set</td>' in shown
+    assert "differs by now from what the run was started with: trainer.args.rate." in shown
+    assert dataclasses.replace(found, settings=()).differences == []
+
+
+def test_what_the_command_line_sets_is_known_by_its_keys(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "name: x\nhosts: {a: }\njobs: {worker: {hosts: [a]}}\ntrainer: {command: [y], args: {rate: 0.1, steps: 5}}\n"
+    )
+    loaded = load_cluster(file, overrides=["trainer.args.steps=7", "recovery={stall: 90}"], needs_files=False)
+    assert (loaded.overridden, loaded.settings["trainer.args.steps"]) == (("trainer.args.steps", "recovery.stall"), "7")

@@ -109,7 +109,7 @@ def test_every_part_has_a_name_and_a_meaning() -> None:
 
 
 def test_numbers_read_as_people_write_them() -> None:
-    assert [percent(share) for share in (0, 0.004, 0.05, 0.123, 1)] == ["0 %", "0.4 %", "5.0 %", "12 %", "100 %"]
+    assert [percent(share) for share in (0, 0.004, 0.05, 0.123, 1)] == ["0 %", "under 1 %", "5 %", "12 %", "100 %"]
     assert [exact(seconds) for seconds in (30, 60, 90, 600, 3600, 5400, 754)] == [
         "30s", "1m", "90s", "10m", "1h", "90m", "13m",
     ]  # fmt: skip

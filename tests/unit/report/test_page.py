@@ -240,7 +240,7 @@ def test_markdown_has_the_same_content_and_escapes_text_of_hosts() -> None:
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows if "loss" in line and "from 1 at step 0" in line} == {
         5
     }
-    assert "Not shown" in text
+    assert "not shown" in text
 
 
 def test_markdown_contains_no_mentions() -> None:

@@ -21,12 +21,13 @@ from dtctl.folder import Folder, open_regular, replace_file
 from dtctl.model import TaskId
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, RecordingTransport, for_one_command
 from dtctl.operations.events import EventHistory, read_events
-from dtctl.operations.goodput import Goodput, goodput_of, points_of
+from dtctl.operations.figures import Figures, figures_of
+from dtctl.operations.goodput import Goodput, points_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status, with_storage
 from dtctl.rooms.metrics.operation import Metrics, Series, rates_of, read_metrics
-from dtctl.rooms.pages.report.configuration import Configuration, read_configuration
+from dtctl.rooms.pages.report.configuration import Configuration, configuration_of
 from dtctl.rooms.pages.report.timeline import Timeline
 from dtctl.rooms.pages.report.timeline import timeline as timeline_of
 from dtctl.transport.seam import Transport
@@ -61,7 +62,7 @@ class Report:
     python: str
     """The Python version of this machine."""
     status: RunStatus
-    goodput: Goodput | None
+    figures: Figures
     timeline: Timeline
     events: tuple[HistoryEvent, ...]
     """The events that are not in the timeline."""
@@ -75,6 +76,10 @@ class Report:
     unasked: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Host -> the parts (`events`, `metrics`) that it was not asked for, because it had not finished an earlier answer.
     """
+
+    @property
+    def goodput(self) -> Goodput | None:
+        return self.figures.goodput
 
 
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
@@ -168,7 +173,7 @@ def put_together(
         made=time.time(),
         python=f"{platform.python_version()}, {platform.system()} {platform.release()}",
         status=found,
-        goodput=goodput_of(found, points_of(scalars.series)),
+        figures=figures_of(found, points_of(scalars.series)),
         timeline=timeline_of(happenings, found.tasks.values(), found.time, cut=len(happenings) >= LINES),
         events=tuple(one for one in happenings if one["kind"] != "task"),
         scalars=scalars,
@@ -176,7 +181,7 @@ def put_together(
         hosts=tuple(
             _host(name, found.record, greetings.get(name, {})) for name in dict.fromkeys(found.record.roster.values())
         ),
-        configuration=read_configuration(found.record.file, environ),
+        configuration=configuration_of(found.record, environ),
         errors=errors,
         unasked=_unasked(errors, {"events": events.errors, "metrics": scalars.errors}),
     )

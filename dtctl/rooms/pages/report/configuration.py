@@ -1,21 +1,24 @@
-"""The cluster file as others may see it: everything that may be a secret is masked."""
+"""What a run was started with, and its cluster file as it reads now; everything that may be a secret is masked."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.host.secrets import MASK, Masks, hides_next, is_secret_name
-from dtctl.config.document import Scalar
+from dtctl.agent.host.secrets import MASK, Masks, hide_text, hides_next, is_secret_name
+from dtctl.config.document import Scalar, settings_of
 from dtctl.config.yaml12 import parse
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.folder import read_regular
 from dtctl.operations.local import read_env_file
+from dtctl.operations.run_record import RunRecord
 
 LIMIT_BYTES = 1 << 20
 LEAST_SECRET = 4
@@ -26,15 +29,47 @@ _ODD = re.compile(r"""^$|^[-?:] |^[\[\]{}#&!|>'"%@`,]|: | #|:$""")
 
 @dataclass(frozen=True)
 class Configuration:
-    """`lines` as YAML, without the comments. `problem`: why there are none."""
+    """`lines`: the file as YAML, without its comments. `problem`: why there are none."""
 
     file: Path | None
     lines: tuple[str, ...] = ()
     problem: str = ""
+    settings: tuple[Setting, ...] = ()
+    """What the run was started with, as its hosts report it; nothing of a run of an earlier version."""
+    now: Mapping[str, str] = field(default_factory=dict)
+    """The keys of the file as it reads now, as in `settings`."""
+
+    @property
+    def differences(self) -> list[str]:
+        """The keys for which the file has another value by now, without those that `--set` has given."""
+        if not (self.settings and self.now):
+            return []
+        of_run = {one.key: one.value for one in self.settings if one.key not in _NOT_OF_FILE}
+        given = {one.key for one in self.settings if one.is_set}
+        return [key for key in {**of_run, **self.now} if key not in given and of_run.get(key) != self.now.get(key)]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of the cluster file, as in trainer.args.rate, and its value. `is_set`: `--set` has given it."""
+
+    key: str
+    value: str
+    is_set: bool = False
+
+
+_NOT_OF_FILE = ("trainer.code",)
+"""Settings that have another value than the file: a digest of the code that was sent."""
+
+
+def configuration_of(record: RunRecord, environ: Mapping[str, str]) -> Configuration:
+    """What the run was started with, and the file as it reads now: it may have been changed since."""
+    settings = (Setting(key, hide_text(value), key in record.overridden) for key, value in record.settings.items())
+    return dataclasses.replace(read_configuration(record.file, environ), settings=tuple(settings))
 
 
 def read_configuration(file: Path | None, environ: Mapping[str, str]) -> Configuration:
-    """The cluster file as it reads now: the run may have been started with another version."""
+    """The cluster file as it reads now."""
     if file is None:
         return Configuration(None, problem="the run's cluster file is not known on this machine")
     try:
@@ -43,7 +78,11 @@ def read_configuration(file: Path | None, environ: Mapping[str, str]) -> Configu
         return Configuration(file, problem=f"it cannot be read: {getattr(error, 'strerror', None) or error}")
     except ConfigError as error:
         return Configuration(file, problem=error.problems[0].summary)
-    return Configuration(file, tuple(_outline(data, Masks(_values(data, file, environ)))))
+    now = settings_of(data) if isinstance(data, dict) else {}
+    masks = Masks(_values(data, file, environ))
+    return Configuration(
+        file, tuple(_outline(data, masks)), now={key: text for key, text in now.items() if key not in _NOT_OF_FILE}
+    )
 
 
 def _values(data: Any, file: Path, environ: Mapping[str, str]) -> frozenset[str]:

@@ -19,11 +19,12 @@ from dtctl.render import goodput, gpus
 from dtctl.render.errors import note
 from dtctl.render.events import event_line, warnings
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
-from dtctl.render.status import restarts_lines
+from dtctl.render.status import left_text, position_of, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.rooms.pages.comparing_screen import comparison_rows
 from dtctl.rooms.pages.report import MARK, HostFacts, Report
+from dtctl.rooms.pages.report.configuration import Configuration
 from dtctl.rooms.pages.report_page import drawings
 from dtctl.rooms.pages.report_page.drawings import templates
 from dtctl.transport.group_errors import rows
@@ -147,17 +148,18 @@ def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:
 
 def facts(report: Report) -> list[tuple[str, str]]:
     """The figures at the top."""
-    status = report.status
-    progress = status.progress
-    newest = status.newest_complete
-    step = "" if progress.step is None else str(progress.step) + (f" of {progress.target}" if progress.target else "")
+    status, figures = report.status, report.figures
+    newest = figures.checkpoint
+    step = "" if figures.step is None else str(figures.step) + (f" of {figures.target}" if figures.target else "")
     entries = [
-        ("Time", duration(report.timeline.end - report.timeline.begin)),
-        ("Step", step),
-        ("Steps/s", f"{progress.rate:.3g}" if progress.rate and not status.verdict.outcome.decided else ""),
-        ("Loss", progress.loss or ""),
-        ("Goodput", goodput.percent(report.goodput.share) if report.goodput else ""),
-        ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
+        ("Time", duration(figures.elapsed_s) if figures.elapsed_s is not None else ""),
+        ("Step", position_of(figures.position) if figures.position is not None else step),
+        ("Steps/s", f"{figures.rate:.3g}" if figures.rate else ""),
+        ("Last step", f"{duration(figures.silent_s)} ago" if figures.silent_s is not None else ""),
+        ("Time left", left_text(figures).removeprefix("done in ")),
+        ("Loss", figures.loss or ""),
+        ("Goodput", goodput.percent(figures.goodput.share) if figures.goodput else ""),
+        ("Restarts", str(figures.restarts)),
         ("Checkpoint", f"step {newest['step']}" if newest and newest["step"] is not None else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
         *([("Code", revision.shown)] if (revision := status.record.revision) is not None else []),
@@ -211,6 +213,28 @@ def hardware(host: HostFacts) -> str:
     return ", ".join(filter(None, parts))
 
 
+def settings_rows(found: Configuration) -> list[list[str]]:
+    return [[one.key, one.value, "--set" if one.is_set else ""] for one in found.settings]
+
+
+MOST_DIFFERENCES = 10
+
+
+def configuration_notes(found: Configuration) -> Iterator[str]:
+    """Whether the file is still what the run was started with, or why that is unknown."""
+    if found.problem:
+        yield f"The file is not shown: {found.problem}."
+    elif not found.settings:
+        yield (
+            f"As {found.file} reads now, without its comments: what the run was started with is unknown. What may be a "
+            "secret is masked."
+        )
+    elif differing := found.differences:
+        keys = ", ".join(differing[:MOST_DIFFERENCES])
+        more = f" and {count(len(differing) - MOST_DIFFERENCES, 'other')}" if len(differing) > MOST_DIFFERENCES else ""
+        yield f"{found.file} differs by now from what the run was started with: {keys}{more}."
+
+
 def gaps(report: Report) -> Iterator[str]:
     """A line for each error, and one for all hosts with the same unread parts."""
     yield from (row.text for row in rows(report.errors))
@@ -249,7 +273,9 @@ FUNCTIONS = {
     "gpus": gpus,
     "host_rows": host_rows,
     "reasons": gaps,
+    "configuration_notes": configuration_notes,
     "restarts_lines": restarts_lines,
+    "settings_rows": settings_rows,
     "spent": _spent,
     "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
     "tasks": drawings,

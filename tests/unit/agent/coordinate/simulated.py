@@ -90,6 +90,9 @@ class SimObservation:
     def sees_progress(self, now: float, wall: float) -> None:
         """The test sets the steps."""
 
+    def sees_end(self, now: float, wall: float) -> None:
+        """The same."""
+
 
 class SimTask:
     """One task and what its agent makes of it."""

@@ -186,7 +186,7 @@ def test_no_text_of_a_host_moves_the_cursor() -> None:
 MIXED = (
     training("worker:0", 300, rate=9.0),
     training("worker:1", 20, rate=None, loss="nan"),
-    task("worker:2", "failed", code=2, restarts=3),
+    task("worker:2", "failed", code=2, attempt=4),
     task("ps:0", "backoff", why="killed by SIGKILL", next_start=NOW + 5),
     task("ps:1"),
 )

@@ -1,0 +1,154 @@
+"""No figure differs between two screens of one moment: text, JSON, top, dashboard, report, compare, Python API."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.whole_run import RunView
+from dtctl.api.values import status_of
+from dtctl.operations.checkpoints import until
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
+from dtctl.operations.status import with_storage
+from dtctl.render.goodput import percent
+from dtctl.render.machine.status import run_status
+from dtctl.render.roster import cells_of, rows_of
+from dtctl.render.status import headline, more_lines
+from dtctl.rooms.pages.comparing import compared
+from dtctl.rooms.pages.comparing_screen import _results
+from dtctl.rooms.pages.dashboard_page import parts
+from dtctl.rooms.pages.report import Report
+from dtctl.rooms.pages.report_page import page
+from dtctl.rooms.top.model import Choice, Histories, Snapshot
+from dtctl.rooms.top.page import answer
+from dtctl.rooms.top.table import rows as rows_of_top
+from tests.unit.coordinated import entry, incident, record, viewed
+from tests.unit.report.reports import account
+from tests.unit.tasks import checkpoint, checkpoint_directory, past_attempt
+
+NOW = 1100.0
+
+
+class Tiles(HTMLParser):
+    """The figures of a page by their names, and the rows of its tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._of = ""
+        self._name = ""
+        self.found: dict[str, str] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self._of = tag
+        if tag == "progress":
+            self.found["share"] = str(dict(attributes)["value"])
+
+    def handle_data(self, data: str) -> None:
+        if self._of == "dt":
+            self._name = data
+        elif self._of == "dd":
+            self.found[self._name] = data
+        self._of = ""
+
+
+def snapshot(outcome: Outcome) -> RunStatus:
+    """Two workers, each in its third attempt; their parameter servers were never restarted."""
+    over = outcome.decided
+    state = {"Succeeded": "succeeded", "Failed": "failed", "Stopped": "stopped"}.get(outcome.value, "running")
+    past = [past_attempt(1, 1011.0, 1040.0, 1), past_attempt(2, 1042.0, 1060.0, 1)]
+    ended = [past_attempt(3, 1063.0, 1099.0, 0 if outcome is Outcome.SUCCEEDED else 1)] if over else []
+    fields: dict[str, Any] = {"attempt": 3, "restarts": 1, "since": 1063.0, "history": [*past, *ended]}
+    fields |= {"step": 300, "step_time": 1098.0, "rate": 12.5, "loss": "0.125", "step_gap_s": 1.0}
+    tasks = {task: entry("running") for task in ("ps:0", "ps:1")}
+    tasks |= {task: entry(state, **fields) for task in ("worker:0", "worker:1")}
+    if over:
+        tasks |= {task: entry("stopped") for task in ("ps:0", "ps:1")}
+    view = checked(RunView, viewed(outcome.value, "", tasks=tasks, account=account(), incidents=[incident("worker:0")]))
+    known = dataclasses.replace(record(), file=None, target_step=3000)
+    coordination = Coordination.of({**view, "restarts": 2}, known.roster)
+    saved = checkpoint("model.ckpt-250", 250, time=1090.0, size_bytes=10_000_000)
+    why = (fact("tasks_run", count=4, of=4),)
+    found = checkpoint_directory("c", "/out", saved)
+    return RunStatus(known, coordination.tasks, Verdict(outcome, why), (found,), NOW, coordination)
+
+
+def reported(status: RunStatus) -> Report:
+    from dtctl.operations.events import EventHistory
+    from dtctl.rooms.metrics.operation import Metrics
+    from dtctl.rooms.pages.report import put_together
+
+    return put_together(status, EventHistory(()), Metrics(None, ()), {}, {})
+
+
+OUTCOMES = [Outcome.RUNNING, Outcome.RESTARTING, Outcome.FAILED, Outcome.SUCCEEDED, Outcome.STOPPED]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_no_figure_differs_between_two_screens_of_one_moment(outcome: Outcome) -> None:
+    status = snapshot(outcome)
+    shown, text = run_status(status), "".join(part for part, _ in headline(status))
+    whole = reported(status)
+    tiles, live = Tiles(page(whole)).found, Tiles("".join(parts(whole).values())).found
+    python, beside = status_of(status), compared(status, whole.scalars)
+    rows = dict(_results([beside]))
+    assert {name: live[name] for name in tiles} == tiles
+
+    each = [task["restarts"] for task in shown["tasks"]]
+    assert each == [int(cells_of(row, status)["RESTARTS"]) for row in rows_of(status)] == [0, 0, 2, 2]
+    of_top = rows_of_top(Snapshot(status, NOW), Histories(), Choice())
+    assert [int(row.cells["RESTARTS"]) for row in of_top] == each
+    assert [task.restarts for task in python.tasks.values()] == each
+    assert {shown["restarts"], int(tiles["Restarts"]), python.restarts, int(rows["restarts"][0])} == {sum(each)}
+
+    progress = shown["progress"]
+    assert f"step {progress['step']}/{progress['targetStep']}" in text
+    assert tiles["Step"] == rows["steps"][0] == f"{progress['step']} of {progress['targetStep']}"
+    assert (python.step, python.target_step) == (progress["step"], progress["targetStep"]) == (300, 3000)
+    assert tiles["Loss"] == progress["loss"] == rows["loss"][0]
+    assert f"loss {progress['loss']}" in text
+    assert float(live["share"]) == 100 * progress["step"] / progress["targetStep"]
+
+    rate, left_s = progress["stepsPerSecond"], progress["secondsLeft"]
+    assert (rate is None) == (left_s is None) == outcome.decided
+    assert (python.steps_per_second, python.seconds_left) == (rate, left_s)
+    if rate is not None:
+        assert (tiles["Steps/s"], tiles["Time left"]) == ("12.5", "3m36s")
+        assert "12.5 steps/s" in text
+        assert "done in 3m36s" in text
+    else:
+        assert not {"Steps/s", "Time left"} & tiles.keys()
+        assert "steps/s" not in text
+        assert "done in" not in text
+
+    share = shown["goodput"]["share"]
+    assert tiles["Goodput"] == rows["goodput"][0] == percent(share)
+    assert f"goodput {percent(share)}" in "\n".join(more_lines(status))
+    assert python.goodput == share
+    newest = python.checkpoint
+    assert newest is not None
+    assert tiles["Checkpoint"] == rows["checkpoint"][0] == f"step {newest.step}"
+    assert shown["checkpoints"][0]["newestComplete"]["step"] == newest.step
+    assert tiles["Time"] == rows["duration"][0] == "1m40s"
+    assert re.search(r"1m40s", text) or outcome.decided
+    assert "".join(part for part, _ in answer(Snapshot(status, NOW))) == text
+
+
+def test_a_past_run_has_no_checkpoint_of_a_later_one() -> None:
+    status = snapshot(Outcome.SUCCEEDED)
+    later = checkpoint("model.ckpt-900", 900, time=2000.0, size_bytes=10_000_000)
+    own = status.checkpoints[0].report["all"]
+    both = checkpoint_directory("c", "/out", later, *own)
+    found = with_storage(dataclasses.replace(status, checkpoints=(both,)))
+    assert [one["step"] for one in found.checkpoints[0].report["all"]] == [250]
+    assert found.newest_complete is not None
+    assert (found.newest_complete["step"], found.progress.step) == (250, 300)
+    running = dataclasses.replace(snapshot(Outcome.RUNNING), checkpoints=(both,))
+    assert with_storage(running).checkpoints == (both,)
+    assert until((both,), 3000.0) == (both,)
