@@ -74,6 +74,11 @@ def local_time(epoch_s: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
         return "?"
 
 
+def clock(epoch_s: float) -> str:
+    """The time of day, for use if the day is clear."""
+    return local_time(epoch_s, "%H:%M:%S")
+
+
 MOST_NAMED = 60
 """The most characters of folded names that a person reads."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.run.log_text import is_start_up
+from dtctl.agent.run.traceback import is_folded
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
@@ -17,7 +18,7 @@ from dtctl.operations.follow import PATIENCE_S, Event, Onward
 from dtctl.operations.logs import LogLines
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
-from dtctl.render.events import cause_of, news, reported_losses
+from dtctl.render.events import Told, cause_of, news, reported_losses
 from dtctl.render.format import count, fold, local_time, size
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
@@ -95,11 +96,11 @@ class LogPrinter:
         self.printed = True
         self._last.extend((lines.log["task"], line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
 
-    def has_just_shown(self, task: TaskId, tail: Sequence[str]) -> bool:
-        """Whether these are the last lines of the task that were recently shown."""
+    def has_just_shown(self, task: TaskId, tail: Sequence[str], excerpt: Sequence[str]) -> bool:
+        """Whether these are the last lines of the task that were recently shown, and its excerpt is no clearer."""
         own = [line.rstrip() for shown, line in self._last if shown == str(task) and line.strip()]
         wanted = [line.rstrip() for line in tail if line.strip()]
-        return own[len(own) - len(wanted) :] == wanted
+        return own[len(own) - len(wanted) :] == wanted and not any(map(is_folded, excerpt))
 
     def _head(self, log: Log) -> str:
         name = log["task"]
@@ -177,6 +178,7 @@ class Narrator:
         self._clock = clock
         self.reported: set[tuple[str, str]] = set()
         """Causes of losses that have been reported."""
+        self._told = Told()
         self._seen: Coordination | None = None
         self._away: set[str] = set()
         self._leaving: dict[str, DtctlError] = {}
@@ -191,7 +193,7 @@ class Narrator:
                 self._printer.print(event)
         elif isinstance(event, RunStatus) and event.coordination:
             self.reported.update(map(cause_of, reported_losses(self._seen, event.coordination)))
-            for line in news(self._seen, event.coordination):
+            for line in news(self._seen, event.coordination, self._told):
                 note(line)
             self._seen = event.coordination
         elif isinstance(event, Disconnected) and event.host not in self._away:

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import read, sentence, why_of
+from dtctl.agent.run.policy import fingerprint
+from dtctl.operations.failures import failure_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.pace import silent_after_s
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import losses_lines, warnings
+from dtctl.render.failure import brief
 from dtctl.render.findings import problem_lines
 from dtctl.render.format import by_value, duration, fold, local_time
 from dtctl.render.goodput import goodput_line
@@ -51,7 +54,7 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
     if status.tasks:
         print_table(status_table(status, every=every))
     for line in more_lines(status):
-        out.print(line)
+        out.prose(line)
 
 
 def summary(status: RunStatus) -> Text:
@@ -82,7 +85,7 @@ def in_short(status: RunStatus) -> list[str]:
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and progress.step is not None and _all_run(verdict)
-        else [sentence(verdict.why)]
+        else [brief(verdict.why)]
     )
     if status.unknown_after_the_end:
         tasks = status.unknown_after_the_end
@@ -214,7 +217,9 @@ def restarts_lines(status: RunStatus, most: int, reported: Container[tuple[str, 
     coordination = status.coordination
     if coordination is None or not coordination.view["incidents"]:
         return []
-    return losses_lines(coordination.view["incidents"], status.time or coordination.view["time"], most, reported)
+    failure, now = failure_of(status), status.time or coordination.view["time"]
+    told = {fingerprint(failure.end.cause)} if failure is not None and failure.end.cause else ()
+    return losses_lines(coordination.view["incidents"], now, most, reported, told)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, grouped
 from dtctl.operations.snapshot import Outcome, how_it_ended
 from dtctl.render.events import incident_lines, warnings
+from dtctl.render.failure import brief
 from dtctl.render.format import count, fold
 from dtctl.render.roster import STATE_STYLE, TROUBLE, WORST_FIRST, note
 from dtctl.render.status import headline
@@ -203,7 +204,7 @@ def _cause(snapshot: Snapshot) -> Iterator[Line]:
     status, cause = snapshot.status, snapshot.status.verdict.cause
     if cause is None or not _has_failed(snapshot) or cause in snapshot.problem.ended:
         return
-    why = sentence(how_it_ended(status.tasks[cause])) or sentence(status.verdict.why)
+    why = brief(how_it_ended(status.tasks[cause])) or brief(status.verdict.why)
     yield _line("bold red", f"{cause} on {status.tasks[cause].host} failed first", why, f"dtctl logs {cause}")
 
 

@@ -251,12 +251,12 @@ def test_the_end_of_a_log_that_was_just_followed_is_known() -> None:
     tail = ["Traceback (most recent call last):", '  File "x"', "ValueError: boom"]
     printer.print(log_of(W0, "step 1\n" + "\n".join(tail) + "\n\n"))
     printer.print(log_of(W1, "step 1\n"))
-    assert printer.has_just_shown(W0, tail)
-    assert printer.has_just_shown(W0, [])
-    assert not printer.has_just_shown(W1, tail)
-    assert not printer.has_just_shown(W0, ["another", *tail])
+    assert printer.has_just_shown(W0, tail, tail)
+    assert printer.has_just_shown(W0, [], [])
+    assert not printer.has_just_shown(W1, tail, tail)
+    assert not printer.has_just_shown(W0, ["another", *tail], tail)
     printer.print(log_of(W1, "more\n" * REMEMBERED))
-    assert not printer.has_just_shown(W0, tail), "it has scrolled away"
+    assert not printer.has_just_shown(W0, tail, tail), "it has scrolled away"
 
 
 ONEDNN = "I0000 00:00:1795955499.925762    1100 port.cc:153] oneDNN custom operations are on. You may see\n"
