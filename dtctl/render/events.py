@@ -104,15 +104,18 @@ def incident_lines(
     return lines
 
 
-def news(before: Coordination | None, now: Coordination, told: Told | None = None) -> list[str]:
-    """The changes that a person who follows the run must know. `told`: causes that the reader knows."""
+def news(before: Coordination | None, now: Coordination, told: Told | None = None, *, waits: bool = True) -> list[str]:
+    """The changes that a person who follows the run must know. `told`: causes that the reader knows.
+
+    `waits`: also what a start waits for, unless another line shows it.
+    """
     told = told or Told()
     lines = []
     for incident in reported_losses(before, now):
         lines += incident_lines(incident, now.view["time"], told=told)
     waits_for = why_of(now.view["waits_for"])
     is_new = before is None or why_of(before.view["waits_for"]) != waits_for
-    if waits_for and is_new and not now.verdict.outcome.decided:
+    if waits and waits_for and is_new and not now.verdict.outcome.decided:
         lines.append(f"waiting: {sentence(waits_for)}")
     if now.verdict.outcome is Outcome.SUSPENDED and not (before and before.verdict.outcome is Outcome.SUSPENDED):
         lines.append(f"the run is paused: {sentence(now.verdict.why)}")

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dtctl.agent.run.log_text import is_start_up
 from dtctl.agent.run.traceback import is_folded
@@ -55,6 +55,8 @@ class LogPrinter:
     all_attempts: bool = False
     found: bool = False
     printed: bool = False
+    for_people: ClassVar[bool] = True
+    """Whether the output is for a person, who may be shown something between its lines."""
 
     def __post_init__(self, tasks: Iterable[TaskId]) -> None:
         names = [str(task) for task in tasks]
@@ -114,6 +116,8 @@ class LogPrinter:
 class LogObjects(LogPrinter):
     """Writes each line as a JSON object: for programs, without separators."""
 
+    for_people: ClassVar[bool] = False
+
     def print(self, lines: LogLines) -> None:
         from dtctl.render.machine.document import json_line, picked
 
@@ -171,9 +175,15 @@ class Narrator:
     """
 
     def __init__(
-        self, coordinator: str, printer: LogPrinter | None, clock: Callable[[], float] = time.monotonic
+        self,
+        coordinator: str,
+        printer: LogPrinter | None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        waits: bool = True,
     ) -> None:
         self._coordinator = coordinator
+        self._waits = waits
         self._printer = printer
         self._clock = clock
         self.reported: set[tuple[str, str]] = set()
@@ -193,7 +203,7 @@ class Narrator:
                 self._printer.print(event)
         elif isinstance(event, RunStatus) and event.coordination:
             self.reported.update(map(cause_of, reported_losses(self._seen, event.coordination)))
-            for line in news(self._seen, event.coordination, self._told):
+            for line in news(self._seen, event.coordination, self._told, waits=self._waits):
                 note(line)
             self._seen = event.coordination
         elif isinstance(event, Disconnected) and event.host not in self._away:

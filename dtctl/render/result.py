@@ -162,6 +162,7 @@ def show_ended(
 
     The first failure comes last, with the end of its log unless `followed` has just shown it.
     """
+    from dtctl.operations.failures import failure_of
     from dtctl.render.checkpoints import checkpoint_lines
     from dtctl.render.events import warnings
     from dtctl.render.failure import brief
@@ -177,7 +178,7 @@ def show_ended(
         show_warning(warning)
     _show_left(status)
     _show_failure(status, followed)
-    why = brief(verdict.why)
+    why = brief(verdict.why) if failure_of(status) is not None else sentence(verdict.why)
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {why}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")

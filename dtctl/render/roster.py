@@ -22,10 +22,10 @@ from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.terminal.console import styled, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from dtctl.agent.records.vitals import Gpu
+    from dtctl.render.terminal.grid import Grid
 
 STATE_STYLE = {
     TaskState.RUNNING: "green",
@@ -86,7 +86,7 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
     return sorted(folded, key=lambda row: row.troubled)
 
 
-def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
+def tasks_table(rows: Sequence[Row], status: RunStatus) -> Grid:
     """The table without empty columns, as narrow as the terminal is."""
     cells = {name: [cell(row, status) for row in rows] for name, cell in COLUMNS.items()}
     columns = {name: column for name, column in cells.items() if name in _ALWAYS or any(map(str, column))}

@@ -27,12 +27,12 @@ from dtctl.render.terminal.moving import Redrawn, moving
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from dtctl.agent.records.run_state import Position
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
+    from dtctl.render.terminal.grid import Grid
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",
@@ -85,7 +85,7 @@ def in_short(status: RunStatus) -> list[str]:
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and progress.step is not None and _all_run(verdict)
-        else [brief(verdict.why)]
+        else [brief(verdict.why) if failure_of(status) is not None else sentence(verdict.why)]
     )
     if status.unknown_after_the_end:
         tasks = status.unknown_after_the_end
@@ -98,7 +98,7 @@ def in_short(status: RunStatus) -> list[str]:
     elif progress.step is not None:
         shown.append(f"step {progress.step}" + (f"/{progress.target}" if progress.target is not None else ""))
     if not verdict.outcome.decided:
-        shown += _pace(status)
+        shown += pace(status)
     if progress.loss is not None:
         shown.append(f"loss {progress.loss}")
     if (newest := status.newest_complete) is not None:
@@ -115,7 +115,7 @@ def _age(status: RunStatus) -> str:
     return duration(max(0.0, status.time - status.began)) if status.began and status.time else ""
 
 
-def _pace(status: RunStatus) -> list[str]:
+def pace(status: RunStatus) -> list[str]:
     """The rate and the time left; without a recent step, the age of the last one."""
     progress, shown = status.progress, []
     silent_s = status.time - progress.step_time if progress.step_time is not None else 0.0
@@ -140,7 +140,7 @@ def position_of(position: Position) -> str:
     return ", ".join(shown)
 
 
-def status_table(status: RunStatus, *, every: bool = False) -> Table:
+def status_table(status: RunStatus, *, every: bool = False) -> Grid:
     """The table, with as many lines as the terminal has room for besides the other output."""
     out = console.out()
     if every or not out.is_terminal:

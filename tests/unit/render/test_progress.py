@@ -361,7 +361,7 @@ def terminal() -> Iterator[Terminal]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", screen)
         patch.setattr("sys.stderr", screen)
-        patch.setattr(module, "_drawn", False)
+        patch.setattr(module, "_drawn", ())
         yield screen
         assert not module._drawn, "it is erased in the end"
 
