@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.text import Text
 
-from dtctl.dataclass import dataclass
 from dtctl.render.terminal.rich_console import text
 
 GAP = 2
@@ -34,19 +34,20 @@ _PIECE = r"[^\s/,;=]*[/,;=]*\s*|\s+"
 """What is left whole in a cell: a word, a part of a path, an item of a list."""
 
 
-@dataclass(frozen=True)
 class Column:
-    name: str
-    cells: tuple[Text, ...]
-    right: bool = False
-    wraps: bool = False
-    """Whether its cells are sentences, which give way to the other columns."""
+    """A column. `right`: its cells are numbers; `wraps`: they are sentences, which give way to the other columns."""
 
-    @property
+    def __init__(self, name: str, cells: Sequence[Text], *, right: bool = False, wraps: bool = False) -> None:
+        self.name = name
+        self.cells = tuple(cells)
+        self.right = right
+        self.wraps = wraps
+
+    @cached_property
     def width(self) -> int:
         return max((cell.cell_len for cell in (text(self.name), *self.cells)), default=0)
 
-    @property
+    @cached_property
     def least(self) -> int:
         """The width below which a word would be broken."""
         if self.right:
@@ -242,9 +243,9 @@ def columns_of(
     return [
         Column(
             name,
-            tuple(cell if isinstance(cell, Text) else text(cell) for cell in cells),
-            name in numbers,
-            name in sentences,
+            [cell if isinstance(cell, Text) else text(cell) for cell in cells],
+            right=name in numbers,
+            wraps=name in sentences,
         )
         for name, cells in columns.items()
     ]
