@@ -64,6 +64,9 @@ class LogPrinter:
         self._color = console.colored()
         self._colors = {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)} if self._color else {}
         self._attempts: dict[str, int] = {}
+        self._hidden: dict[tuple[str, int], int] = {}
+        """The lines of each attempt that are left out."""
+        self._announced: set[tuple[str, int]] = set()
         self._ends: dict[str, int] = {}
         """The offset in its log at which each task's last lines ended."""
         self._last: deque[tuple[str, str]] = deque(maxlen=REMEMBERED)
@@ -76,7 +79,8 @@ class LogPrinter:
         shown = log_lines(lines.data, color=self._color)
         if not self.found:
             without = lines.log["without_gpus"]
-            shown = [line for line in shown if not is_start_up(line, without_gpus=without)]
+            kept = [line for line in shown if not is_start_up(line, without_gpus=without)]
+            shown = [*self._folded(lines.log, len(shown) - len(kept), last=bool(kept)), *kept]
         self._remember(lines)
         shown[:0] = self._separator(lines.log)
         if lines.log["truncated"]:
@@ -84,6 +88,16 @@ class LogPrinter:
         if shown:
             console.put(head + f"\n{head}".join(shown) + "\n")
         return None
+
+    def _folded(self, log: Log, hidden: int, *, last: bool) -> list[str]:
+        """A line for a person that stands for an attempt's lines of TensorFlow's start, above the first other one."""
+        attempt = log["task"], log["attempt"]
+        self._hidden[attempt] = self._hidden.get(attempt, 0) + hidden
+        if not last or attempt in self._announced or not console.on_terminal():
+            return []
+        self._announced.add(attempt)
+        lines = self._hidden[attempt]
+        return [f"[... {count(lines, 'line')} of TensorFlow's start; --raw shows them]"] if lines else []
 
     def _separator(self, log: Log) -> list[str]:
         """The line between this and the earlier output of the task."""

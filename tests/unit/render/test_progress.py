@@ -284,6 +284,19 @@ def test_what_tensorflow_writes_at_its_start_is_left_out_where_nothing_is_wrong(
     assert capfd.readouterr().out == shown
 
 
+def test_a_person_is_told_how_many_lines_of_the_start_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "on_terminal", lambda *, stderr=False: True)
+    printer = LogPrinter((W0,), prefix=True, timestamps=False)
+    printer.print(log_lines_of(str(W0), f"{ONEDNN}{ONEDNN}".encode()))
+    assert capfd.readouterr().out == ""
+    printer.print(log_lines_of(str(W0), f"{ONEDNN}step 1\nstep 2\n".encode()))
+    printer.print(log_lines_of(str(W0), f"{ONEDNN}step 3\n".encode()))
+    folded = "worker:0 | [... 3 lines of TensorFlow's start; --raw shows them]\n"
+    assert capfd.readouterr().out == f"{folded}worker:0 | step 1\nworker:0 | step 2\nworker:0 | step 3\n"
+
+
 class Stream(io.TextIOWrapper):
     """A screen in an encoding other than UTF-8."""
 
