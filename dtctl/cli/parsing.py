@@ -29,8 +29,29 @@ _USUAL = 20
 """A number for examples, where it may be that one."""
 
 
+def _in_color(ctx: Any, words: str) -> str:
+    """The help of a command as its stream may show it."""
+    from dtctl.render.terminal.console import colored
+
+    if not colored():
+        return words
+    from dtctl.cli.helping import colored_help
+
+    ctx.color = True
+    return colored_help(words)
+
+
 class Command(TyperCommand):
     """A command whose mistakes are reported by dtctl itself."""
+
+    def get_help(self, ctx: Any) -> str:
+        return _in_color(ctx, super().get_help(ctx))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        from dtctl.cli.helping import write_examples
+
+        super().format_epilog(ctx, formatter)
+        write_examples(ctx.info_name, formatter)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Arguments as they are declared: some versions of Typer put brackets around them, and their types behind."""
@@ -55,6 +76,9 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """The same for `dtctl` itself, and for what is no command."""
+
+    def get_help(self, ctx: Any) -> str:
+        return _in_color(ctx, super().get_help(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         take_plain_values(self.get_params(ctx), self.callback)

@@ -95,7 +95,6 @@ def watch(
     """
     from dtctl.agent.run.run_events import events_of
 
-    narrate = render.logs.Narrator(record.coordinator, printer)
     directory = record.file.parent if record.file else Path()
     cluster = started or operations.hooks.cluster_with_hooks(record.file, record.cluster)
     hooks = allowed_hooks(cluster, operations.hooks.hooks_here(cluster.hooks.values() if cluster else ()))
@@ -112,9 +111,13 @@ def watch(
         commands.finish()
         return status
 
-    with scope.detached("dtctl logs -f    follow it again", "dtctl stop       end it"):
+    bottom = render.following.FollowedRun(shown=printer is None or printer.for_people)
+    narrate = render.logs.Narrator(record.coordinator, printer, waits=not bottom.shown)
+    with scope.detached("dtctl logs -f    follow it again", "dtctl stop       end it"), bottom:
         try:
             for event in operations.follow.follow_for(record, scope.transport, wanted, timeout_s):
+                if isinstance(event, operations.snapshot.RunStatus):
+                    bottom.see(event)
                 if isinstance(event, operations.snapshot.RunStatus) and event.coordination:
                     commands.see(events_of(event.coordination.view))
                 if isinstance(event, operations.follow.Ended):

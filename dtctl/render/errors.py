@@ -94,6 +94,14 @@ def note(text: str, *next_steps: str) -> None:
     return None
 
 
+def show_strong(text: str) -> None:
+    """Shows the one line that a person must not miss."""
+    if console.speaks_json() or not console.colored(stderr=True):
+        return note(text)
+    console.err().prose(shortened(text), "bold red")
+    return None
+
+
 def show_contact(event: Disconnected | Reconnected) -> None:
     """Shows that a connection to a host has ended, or works again."""
     from dtctl.operations.client.streams import Disconnected
@@ -196,13 +204,16 @@ def _labelled(label: str, style: str, sentence: str) -> None:
     show_styled((f"{label}:", style), f" {sentence}")
 
 
-def show_styled(*parts: str | tuple[str, str]) -> None:
-    """Prints a line of text and (text, style) on stderr; without colours it needs no rich, which costs 20 ms."""
+def show_styled(*parts: str | tuple[str, str], whole_words: bool = False) -> None:
+    """Prints a line of text and (text, style) on stderr; without colours it needs no rich, which costs 20 ms.
+
+    `whole_words`: a terminal that is too narrow gets no broken word; never for a command, which is to be copied.
+    """
     if not console.colored(stderr=True):
         return console.report("".join(part if isinstance(part, str) else part[0] for part in parts))
     from dtctl.render.terminal.rich_console import text
 
-    console.err().print(text(*parts))
+    console.err().print(text(*parts), soft_wrap=not (whole_words and console.on_terminal(stderr=True)))
     return None
 
 

@@ -10,7 +10,8 @@ from dtctl.agent.records.whole_run import HistoryEvent, Incident, RunView, has_s
 from dtctl.agent.run.policy import fingerprint
 from dtctl.model import grouped
 from dtctl.operations.snapshot import Coordination, Outcome, recovered_after_s, steps_lost
-from dtctl.render.format import count, duration, local_time
+from dtctl.render.failure import brief, causes_of
+from dtctl.render.format import clock, count, duration, local_time
 
 if TYPE_CHECKING:
     from dtctl.operations.events import Attempted
@@ -37,25 +38,55 @@ def cause_of(incident: Incident) -> tuple[str, str]:
 
 
 def losses_lines(
-    incidents: Iterable[Incident], now: float, most: int, reported: Container[tuple[str, str]] = ()
+    incidents: Iterable[Incident],
+    now: float,
+    most: int,
+    reported: Container[tuple[str, str]] = (),
+    told: Container[str] = (),
 ) -> list[str]:
-    """The newest `most` causes of losses; of the losses of each, the last one. Those in `reported` are left out."""
+    """The newest `most` causes of losses; of the losses of each, the last one. Those in `reported` are left out.
+
+    `told`: fingerprints of causes that other lines tell in full; of the others the first line does.
+    """
     by_cause = grouped((cause_of(incident), incident) for incident in incidents)
     groups = sorted((by_cause[cause] for cause in by_cause if cause not in reported), key=lambda group: group[-1]["id"])
     earlier = sum(len(group) for group in groups[:-most])
     lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
+    known = Told(told)
     for group in groups[-most:]:
-        lines += incident_lines(group[-1], now, len(group), group[0]["noticed"])
+        lines += incident_lines(group[-1], now, len(group), group[0]["noticed"], known)
     return lines
 
 
-def incident_lines(incident: Incident, now: float, times: int = 1, since: float = 0.0) -> list[str]:
+class Told:
+    """The causes that a reader knows: each is told in full once, and in a few words after that."""
+
+    def __init__(self, known: Container[str] = ()) -> None:
+        self._known = known
+        self._told: set[str] = set()
+
+    def words(self, why: Sequence[Fact]) -> str:
+        """The reason, which is known from now on."""
+        causes = causes_of(why)
+        new = [cause for cause in causes if cause not in self]
+        self._told.update(new)
+        return sentence(why) if new or not causes else brief(why, self)
+
+    def __contains__(self, cause: object) -> bool:
+        return cause in self._told or cause in self._known
+
+
+def incident_lines(
+    incident: Incident, now: float, times: int = 1, since: float = 0.0, told: Told | None = None
+) -> list[str]:
     """A loss and its recovery; failures that only followed from it share one line.
 
-    `times`: losses by the same cause, since then, of which it is the last.
+    `times`: losses by the same cause, since then, of which it is the last. `told`: causes that the reader knows.
     """
+    told = told or Told()
     again = f", {times} times since {clock(since)}" if times > 1 else ""
-    parts = [f"{_ended(incident['task'], tuple(why_of(incident)))} at {clock(incident['noticed'])}{again}"]
+    why = tuple(why_of(incident))
+    parts = [f"{_ended(incident['task'], why, told.words(why))} at {clock(incident['noticed'])}{again}"]
     along = [task for task in incident["tasks"] if task != incident["task"]]
     if along:
         parts.append(f"restarted with it: {', '.join(along)}")
@@ -66,21 +97,25 @@ def incident_lines(incident: Incident, now: float, times: int = 1, since: float 
     lines = ["; ".join(parts)]
     if incident["collateral"]:
         followers = ", ".join(
-            f"{one['task']} ({sentence(why)})" if (why := why_of(one)) else one["task"]
+            f"{one['task']} ({told.words(reason)})" if (reason := why_of(one)) else one["task"]
             for one in incident["collateral"]
         )
         lines.append(f"  after that: {followers}")
     return lines
 
 
-def news(before: Coordination | None, now: Coordination) -> list[str]:
-    """The changes that a person who follows the run must know."""
+def news(before: Coordination | None, now: Coordination, told: Told | None = None, *, waits: bool = True) -> list[str]:
+    """The changes that a person who follows the run must know. `told`: causes that the reader knows.
+
+    `waits`: also what a start waits for, unless another line shows it.
+    """
+    told = told or Told()
     lines = []
     for incident in reported_losses(before, now):
-        lines += incident_lines(incident, now.view["time"])
+        lines += incident_lines(incident, now.view["time"], told=told)
     waits_for = why_of(now.view["waits_for"])
     is_new = before is None or why_of(before.view["waits_for"]) != waits_for
-    if waits_for and is_new and not now.verdict.outcome.decided:
+    if waits and waits_for and is_new and not now.verdict.outcome.decided:
         lines.append(f"waiting: {sentence(waits_for)}")
     if now.verdict.outcome is Outcome.SUSPENDED and not (before and before.verdict.outcome is Outcome.SUSPENDED):
         lines.append(f"the run is paused: {sentence(now.verdict.why)}")
@@ -89,7 +124,7 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
         known = warnings(before.view) if before is not None else []
         lines += [f"warning: {text}" for text in warnings(now.view) if text not in known]
     if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
-        lines.append(f"{sentence(verdict.why)}; the hosts stop the remaining tasks")
+        lines.append(f"{told.words(verdict.why)}; the hosts stop the remaining tasks")
     return lines + _contacts(before, now)
 
 
@@ -118,11 +153,6 @@ def reported_losses(before: Coordination | None, now: Coordination) -> list[Inci
         return causes[cause_of(incident)] is incident and (before is not None or not overcome)
 
     return [incident for incident in now.view["incidents"] if is_news(incident)]
-
-
-def clock(epoch_s: float) -> str:
-    """The time of day, for use if the day is clear."""
-    return local_time(epoch_s, "%H:%M:%S")
 
 
 def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
@@ -171,10 +201,10 @@ _EXITS = ("exited", "ps_ended", "keeper_killed", "host_restarted", "exit_damaged
 """Kinds that name how a task ended."""
 
 
-def _ended(who: str, why: Sequence[Fact]) -> str:
+def _ended(who: str, why: Sequence[Fact], words: str) -> str:
     kind = headline(why)
     verb = " " if kind in _PREDICATES else " ended with " if kind in _EXITS else ": "
-    return f"{who}{verb}{sentence(why)}"
+    return f"{who}{verb}{words}"
 
 
 def _seconds(span: float) -> str:

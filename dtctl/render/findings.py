@@ -9,10 +9,11 @@ from typing import Any
 
 from dtctl.agent.records.reasons import sentence, signal_name
 from dtctl.model import TaskId
+from dtctl.operations.failures import Failure, failure_of
 from dtctl.operations.findings import End, Finding, Match, Span, Wait, problems_of
 from dtctl.operations.snapshot import RunStatus
-from dtctl.render.events import clock
-from dtctl.render.format import count, duration, fold, size, spans
+from dtctl.render.failure import circumstances, excerpt, failure_sentence, next_command
+from dtctl.render.format import clock, count, duration, fold, size, spans
 
 OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 FIELD = re.compile(r"\{(\w+)\}")
@@ -39,17 +40,24 @@ def pattern_of(template: str) -> str:
 
 def problem_lines(status: RunStatus) -> list[str]:
     """The most severe problem that `status` knows, its cause and the next command; empty if there is none."""
-    found = problems_of(status)
-    if not found:
+    found, failure = problems_of(status), failure_of(status)
+    if failure is not None:
+        lines = [failure_sentence(failure), circumstances(failure), *_advice(failure, found)]
+        more = sum(not one.first for one in found)
+    elif found:
+        lines = paragraph(found[0], shown=found[0].first, most_lines=_FEW_LINES)
+        more = len(found) - 1
+    else:
         return []
-    lines = paragraph(found[0], shown=found[0].first, most_lines=_FEW_LINES)
     head = [f"problem: {lines[0]}", *(f"  {line}" for line in lines[1:])]
-    more = [f"  {count(len(found) - 1, 'more problem')}: dtctl diagnose"] if len(found) > 1 else []
-    return head + more
+    return head + ([f"  {count(more, 'more problem')}: dtctl diagnose"] if more else [])
 
 
 def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
-    """The tasks whose end `problem_lines` reports; not those in the head of a status."""
+    """The tasks whose end `problem_lines` reports."""
+    failure = failure_of(status)
+    if failure is not None:
+        return frozenset(failure.tasks)
     found = problems_of(status)
     reported = found and found[0].seen.end is not None and not found[0].first
     return frozenset(found[0].seen.tasks if reported else ())
@@ -59,6 +67,23 @@ def advice_lines(status: RunStatus) -> list[str]:
     """The reason for the run's failure and the commands to type, below the end of its log; empty if that is enough."""
     first = next((found for found in problems_of(status) if found.first and found.is_known), None)
     return paragraph(first, shown=True) if first is not None else []
+
+
+def failure_lines(failure: Failure, status: RunStatus, *, with_excerpt: bool = True) -> list[str]:
+    """The end of a failed run in full, once: the sentence, how often and where, the excerpt, and the next commands."""
+    lines = excerpt(failure.end.log) if with_excerpt else []
+    return [
+        failure_sentence(failure),
+        circumstances(failure),
+        *(f"  {line}" for line in lines),
+        *_advice(failure, problems_of(status)),
+    ]
+
+
+def _advice(failure: Failure, found: Iterable[Finding]) -> list[str]:
+    """What a known error means, and what to do about it; of the program's own error what shows its log."""
+    known = next((one for one in found if one.first and one.is_known), None)
+    return paragraph(known, shown=True) if known is not None else [next_command(failure)]
 
 
 def paragraph(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TypeVar
 
@@ -74,6 +74,11 @@ def local_time(epoch_s: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
         return "?"
 
 
+def clock(epoch_s: float) -> str:
+    """The time of day, for use if the day is clear."""
+    return local_time(epoch_s, "%H:%M:%S")
+
+
 MOST_NAMED = 60
 """The most characters of folded names that a person reads."""
 
@@ -83,6 +88,17 @@ def summarize_hosts(names: Iterable[str], most: int = MOST_NAMED) -> str:
     known = list(names)
     folded = fold(known)
     return folded if len(known) == 1 or len(folded) <= most else count(len(known), "host")
+
+
+def without_prefix(names: Sequence[str], between: str = "-") -> tuple[str, list[str]]:
+    """The words that all names begin with, and the rest of each: `digits-20260105-`, `100001-3f2a`."""
+    words = [name.split(between) for name in names]
+    same = 0
+    while len(names) > 1 and all(len(one) > same + 1 and one[same] == words[0][same] for one in words):
+        same += 1
+    return "".join(f"{word}{between}" for word in words[0][:same]) if same else "", [
+        between.join(one[same:]) for one in words
+    ]
 
 
 def by_value(answers: Mapping[str, T]) -> dict[T, list[str]]:

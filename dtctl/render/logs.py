@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dtctl.agent.run.log_text import is_start_up
+from dtctl.agent.run.traceback import is_folded
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
@@ -17,7 +18,7 @@ from dtctl.operations.follow import PATIENCE_S, Event, Onward
 from dtctl.operations.logs import LogLines
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
-from dtctl.render.events import cause_of, news, reported_losses
+from dtctl.render.events import Told, cause_of, news, reported_losses
 from dtctl.render.format import count, fold, local_time, size
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
@@ -54,6 +55,8 @@ class LogPrinter:
     all_attempts: bool = False
     found: bool = False
     printed: bool = False
+    for_people: ClassVar[bool] = True
+    """Whether the output is for a person, who may be shown something between its lines."""
 
     def __post_init__(self, tasks: Iterable[TaskId]) -> None:
         names = [str(task) for task in tasks]
@@ -61,6 +64,9 @@ class LogPrinter:
         self._color = console.colored()
         self._colors = {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)} if self._color else {}
         self._attempts: dict[str, int] = {}
+        self._hidden: dict[tuple[str, int], int] = {}
+        """The lines of each attempt that are left out."""
+        self._announced: set[tuple[str, int]] = set()
         self._ends: dict[str, int] = {}
         """The offset in its log at which each task's last lines ended."""
         self._last: deque[tuple[str, str]] = deque(maxlen=REMEMBERED)
@@ -73,7 +79,8 @@ class LogPrinter:
         shown = log_lines(lines.data, color=self._color)
         if not self.found:
             without = lines.log["without_gpus"]
-            shown = [line for line in shown if not is_start_up(line, without_gpus=without)]
+            kept = [line for line in shown if not is_start_up(line, without_gpus=without)]
+            shown = [*self._folded(lines.log, len(shown) - len(kept), last=bool(kept)), *kept]
         self._remember(lines)
         shown[:0] = self._separator(lines.log)
         if lines.log["truncated"]:
@@ -81,6 +88,16 @@ class LogPrinter:
         if shown:
             console.put(head + f"\n{head}".join(shown) + "\n")
         return None
+
+    def _folded(self, log: Log, hidden: int, *, last: bool) -> list[str]:
+        """A line for a person that stands for an attempt's lines of TensorFlow's start, above the first other one."""
+        attempt = log["task"], log["attempt"]
+        self._hidden[attempt] = self._hidden.get(attempt, 0) + hidden
+        if not last or attempt in self._announced or not console.on_terminal():
+            return []
+        self._announced.add(attempt)
+        lines = self._hidden[attempt]
+        return [f"[... {count(lines, 'line')} of TensorFlow's start; --raw shows them]"] if lines else []
 
     def _separator(self, log: Log) -> list[str]:
         """The line between this and the earlier output of the task."""
@@ -95,11 +112,11 @@ class LogPrinter:
         self.printed = True
         self._last.extend((lines.log["task"], line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
 
-    def has_just_shown(self, task: TaskId, tail: Sequence[str]) -> bool:
-        """Whether these are the last lines of the task that were recently shown."""
+    def has_just_shown(self, task: TaskId, tail: Sequence[str], excerpt: Sequence[str]) -> bool:
+        """Whether these are the last lines of the task that were recently shown, and its excerpt is no clearer."""
         own = [line.rstrip() for shown, line in self._last if shown == str(task) and line.strip()]
         wanted = [line.rstrip() for line in tail if line.strip()]
-        return own[len(own) - len(wanted) :] == wanted
+        return own[len(own) - len(wanted) :] == wanted and not any(map(is_folded, excerpt))
 
     def _head(self, log: Log) -> str:
         name = log["task"]
@@ -112,6 +129,8 @@ class LogPrinter:
 
 class LogObjects(LogPrinter):
     """Writes each line as a JSON object: for programs, without separators."""
+
+    for_people: ClassVar[bool] = False
 
     def print(self, lines: LogLines) -> None:
         from dtctl.render.machine.document import json_line, picked
@@ -170,13 +189,20 @@ class Narrator:
     """
 
     def __init__(
-        self, coordinator: str, printer: LogPrinter | None, clock: Callable[[], float] = time.monotonic
+        self,
+        coordinator: str,
+        printer: LogPrinter | None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        waits: bool = True,
     ) -> None:
         self._coordinator = coordinator
+        self._waits = waits
         self._printer = printer
         self._clock = clock
         self.reported: set[tuple[str, str]] = set()
         """Causes of losses that have been reported."""
+        self._told = Told()
         self._seen: Coordination | None = None
         self._away: set[str] = set()
         self._leaving: dict[str, DtctlError] = {}
@@ -191,7 +217,7 @@ class Narrator:
                 self._printer.print(event)
         elif isinstance(event, RunStatus) and event.coordination:
             self.reported.update(map(cause_of, reported_losses(self._seen, event.coordination)))
-            for line in news(self._seen, event.coordination):
+            for line in news(self._seen, event.coordination, self._told, waits=self._waits):
                 note(line)
             self._seen = event.coordination
         elif isinstance(event, Disconnected) and event.host not in self._away:

@@ -10,11 +10,11 @@ from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.errors import ExitCode, clipped
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome, RunStatus
-from dtctl.render.errors import note, show_host_errors, show_styled, show_warning
+from dtctl.render.errors import note, show_host_errors, show_strong, show_styled, show_warning
 from dtctl.render.format import count, fold, size
 from dtctl.render.terminal import console
 from dtctl.render.terminal.console import print_table, table
-from dtctl.render.terminal.safe import log_lines, one_line
+from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
     from dtctl.agent.records import gc as records
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dtctl.operations.stop import Ending, StopResult
     from dtctl.render.logs import LogPrinter
 
-CAUSE_LINES = 20
 _INCIDENTS = 8
 _FOREGROUND = "dtctl watches what it starts itself: start the program without a daemon, nohup or &"
 
@@ -163,9 +162,10 @@ def show_ended(
 
     The first failure comes last, with the end of its log unless `followed` has just shown it.
     """
+    from dtctl.operations.failures import failure_of
     from dtctl.render.checkpoints import checkpoint_lines
     from dtctl.render.events import warnings
-    from dtctl.render.findings import advice_lines
+    from dtctl.render.failure import brief
     from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 
     verdict, coordination = status.verdict, status.coordination
@@ -177,17 +177,35 @@ def show_ended(
     for warning in warnings(coordination.view) if coordination else ():
         show_warning(warning)
     _show_left(status)
-    if verdict.cause is not None:
-        tail = log_lines(status.tasks[verdict.cause].exit["tail"].encode(errors="replace"), color=False)[-CAUSE_LINES:]
-        for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
-            note(f"  {verdict.cause} | {line}")
-    if advice := advice_lines(status):
-        note(*advice)
+    _show_failure(status, followed)
+    why = brief(verdict.why) if failure_of(status) is not None else sentence(verdict.why)
     if console.speaks_json():
-        return note(f"run {status.record.run}: {verdict.outcome.value}, {sentence(verdict.why)}")
+        return note(f"run {status.record.run}: {verdict.outcome.value}, {why}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
-    show_styled(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}")
+    show_styled(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {why}", whole_words=True)
     return None
+
+
+def _show_failure(status: RunStatus, followed: LogPrinter | None) -> None:
+    """Shows in full, and once, why a run has failed; without the excerpt if `followed` has just shown these lines."""
+    from dtctl.operations.failures import failure_of
+    from dtctl.render.failure import excerpt
+    from dtctl.render.findings import advice_lines, failure_lines
+
+    cause, failure = status.verdict.cause, failure_of(status)
+    log = status.tasks[cause].exit["tail"] if cause is not None else ""
+    lines = excerpt(log)
+    just_shown = cause is not None and followed is not None and followed.has_just_shown(cause, log.splitlines(), lines)
+    if failure is None:
+        for line in () if just_shown else lines:
+            note(f"  {cause} | {line}")
+        if advice := advice_lines(status):
+            note(*advice)
+        return
+    first, *rest = failure_lines(failure, status, with_excerpt=not just_shown)
+    show_strong(first)
+    for line in rest:
+        note(f"  {line}")
 
 
 def ended_exit_code(status: RunStatus) -> ExitCode:

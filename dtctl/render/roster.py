@@ -17,14 +17,15 @@ from dtctl.model import TaskState, grouped
 from dtctl.operations.findings import Facts
 from dtctl.operations.pace import silent_after_s, stragglers
 from dtctl.operations.snapshot import RunStatus, TaskStatus, how_it_ended
+from dtctl.render.failure import in_a_cell
 from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.terminal.console import styled, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from dtctl.agent.records.vitals import Gpu
+    from dtctl.render.terminal.grid import Grid
 
 STATE_STYLE = {
     TaskState.RUNNING: "green",
@@ -85,7 +86,7 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
     return sorted(folded, key=lambda row: row.troubled)
 
 
-def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
+def tasks_table(rows: Sequence[Row], status: RunStatus) -> Grid:
     """The table without empty columns, as narrow as the terminal is."""
     cells = {name: [cell(row, status) for row in rows] for name, cell in COLUMNS.items()}
     columns = {name: column for name, column in cells.items() if name in _ALWAYS or any(map(str, column))}
@@ -176,9 +177,9 @@ def note(task: TaskStatus, status: RunStatus) -> str:
         else:
             early = any(read(one)["kind"] == "early" for one in task.why)
             wait = "starts again with them" if early else "waits for the coordinator"
-        return f"{sentence(how_it_ended(task))}; {wait}"
+        return f"{in_a_cell(how_it_ended(task))}; {wait}"
     if task.state is TaskState.FAILED:
-        return sentence(how_it_ended(task))
+        return in_a_cell(how_it_ended(task))
     if task.state is TaskState.STOPPED:
         killed = [one for one in task.why if read(one)["kind"] == "killed_after"]
         rest = [one for one in task.why if read(one)["kind"] != "killed_after"]

@@ -26,13 +26,14 @@ from dtctl.operations.up.result import (
     present,
 )
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_styled, show_warning
+from dtctl.render.failure import excerpt
 from dtctl.render.findings import advice_lines, fold_tasks
 from dtctl.render.format import by_value, count, fold, size, summarize_hosts
 from dtctl.render.plan import hook_line, survival_lines
-from dtctl.render.result import CAUSE_LINES, stopped_tasks
+from dtctl.render.result import stopped_tasks
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
-from dtctl.render.terminal.safe import log_lines, one_line
+from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
@@ -237,7 +238,7 @@ def _show_tail(task: TaskStatus, tail: bytes) -> None:
 
 
 def _tail_lines(task: TaskStatus, tail: bytes) -> list[str]:
-    return [f"{task.id} | {line}" for line in log_lines(tail, color=False)[-CAUSE_LINES:]]
+    return [f"{task.id} | {line}" for line in excerpt(tail.decode("utf-8", "replace"))]
 
 
 def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import read, sentence, why_of
+from dtctl.agent.run.policy import fingerprint
+from dtctl.operations.failures import failure_of
 from dtctl.operations.figures import Figures, elapsed_s, figures_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import losses_lines, warnings
+from dtctl.render.failure import brief
 from dtctl.render.findings import problem_lines
 from dtctl.render.format import by_value, duration, fold, local_time
 from dtctl.render.goodput import goodput_line
@@ -24,12 +27,12 @@ from dtctl.render.terminal.moving import Redrawn, moving
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from dtctl.agent.records.run_state import Position
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
+    from dtctl.render.terminal.grid import Grid
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",
@@ -51,7 +54,7 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
     if status.tasks:
         print_table(status_table(status, every=every))
     for line in more_lines(status):
-        out.print(line)
+        out.prose(line)
 
 
 def summary(status: RunStatus) -> Text:
@@ -82,7 +85,7 @@ def in_short(status: RunStatus) -> list[str]:
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and figures.step is not None and _all_run(verdict)
-        else [sentence(verdict.why)]
+        else [brief(verdict.why) if failure_of(status) is not None else sentence(verdict.why)]
     )
     if status.unknown_after_the_end:
         tasks = status.unknown_after_the_end
@@ -94,7 +97,7 @@ def in_short(status: RunStatus) -> list[str]:
         shown.append(position_of(figures.position))
     elif figures.step is not None:
         shown.append(f"step {figures.step}" + (f"/{figures.target}" if figures.target is not None else ""))
-    shown += _pace(figures)
+    shown += pace(figures)
     if figures.loss is not None:
         shown.append(f"loss {figures.loss}")
     if figures.checkpoint is not None:
@@ -111,7 +114,7 @@ def _elapsed(status: RunStatus) -> str:
     return "" if seconds is None else duration(seconds)
 
 
-def _pace(figures: Figures) -> list[str]:
+def pace(figures: Figures) -> list[str]:
     """The rate and the time left; without a recent step, the age of the last one."""
     if figures.silent_s is not None:
         return [f"last step {duration(figures.silent_s)} ago"]
@@ -143,7 +146,7 @@ def position_of(position: Position) -> str:
     return ", ".join(shown)
 
 
-def status_table(status: RunStatus, *, every: bool = False) -> Table:
+def status_table(status: RunStatus, *, every: bool = False) -> Grid:
     """The table, with as many lines as the terminal has room for besides the other output."""
     out = console.out()
     if every or not out.is_terminal:
@@ -220,7 +223,9 @@ def restarts_lines(status: RunStatus, most: int, reported: Container[tuple[str, 
     coordination = status.coordination
     if coordination is None or not coordination.view["incidents"]:
         return []
-    return losses_lines(coordination.view["incidents"], status.time or coordination.view["time"], most, reported)
+    failure, now = failure_of(status), status.time or coordination.view["time"]
+    told = {fingerprint(failure.end.cause)} if failure is not None and failure.end.cause else ()
+    return losses_lines(coordination.view["incidents"], now, most, reported, told)
 
 
 @contextmanager

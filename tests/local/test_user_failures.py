@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.render.failure import brief
 from tests.desk import Desk, cluster_text
 from tests.nights import at_night
 from tests.waiting import eventually
@@ -140,7 +141,9 @@ def test_every_command_agrees_on_a_failure_that_users_cause(home: Desk, name: st
     assert waited.returncode == 1
     assert (condition["type"], run["result"]) == ("Failed", "Failed")
     assert run["reason"] == condition["message"]
-    assert f": Failed, {joined(condition['message'])}" in joined(waited.stderr)
+    assert f": Failed, {joined(brief(condition['why']))}" in joined(waited.stderr)
+    causes = [one["text"] for one in condition["why"] if one["kind"] == "cause"]
+    assert all(joined(cause.partition(": ")[2] or cause) in joined(waited.stderr) for cause in causes)
     first, same = status["problems"][0], diagnosis["problems"][0]
     assert (first["signature"], same["signature"]) == (signature, signature)
     assert first["tasks"] == same["tasks"] == ["worker:0"]

@@ -136,7 +136,7 @@ VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets", "dtctl.agent.host.escapes"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
-    *("dtctl.agent.run.log_text", "dtctl.agent.run.installing"),
+    *("dtctl.agent.run.log_text", "dtctl.agent.run.installing", "dtctl.agent.run.traceback"),
     *(name for name in MODULES if re.fullmatch(r"dtctl\.agent\.rooms\.\w+\.records", name)),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
@@ -511,6 +511,7 @@ def test_one_module_reads_and_sends_files_of_this_machine_and_requires_consent()
 READ_REASONS = {
     "dtctl.agent.records.reasons": "declares them and makes sentences",
     "dtctl.render.events": "draws a reason by its kind",
+    "dtctl.render.failure": "draws a reason by its kind",
     "dtctl.render.roster": "draws a reason by its kind",
     "dtctl.render.starting": "draws a reason by its kind",
     "dtctl.render.status": "draws a reason by its kind",

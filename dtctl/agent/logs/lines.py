@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 
 from ..host import files, paths
+from ..run.traceback import kept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -258,9 +259,5 @@ def end_of(path: str, masks: Masks) -> str:
 
 
 def last_lines(end: str) -> str:
-    """The last complete lines, at most 2 KiB, of a result of `end_of`."""
-    data = end.encode("utf-8", "replace")
-    kept = data[-KEPT_BYTES:]
-    if len(kept) < len(data):
-        kept = kept[kept.find(b"\n") + 1 :]
-    return kept.decode("utf-8", "replace")
+    """The last complete lines, at most 2 KiB, of a result of `end_of`; a long traceback is without library frames."""
+    return kept(end, KEPT_BYTES)

@@ -15,7 +15,10 @@ _START_UP = (
     r"To enable the following instructions: .* rebuild TensorFlow with the appropriate compiler flags|"
     + _GLOG
     + r"(?:oneDNN custom operations are on\. |This TensorFlow binary is optimized |"
-    r"Unable to register cu(?:DNN|FFT|BLAS) factory: |computation placer already registered)"
+    r"Unable to register cu(?:DNN|FFT|BLAS) factory: |computation placer already registered|"
+    r"Started server with target: |Scanning workers for devices: |MLIR V1 optimization pass is not enabled|"
+    r"Initializing CoordinationService|Initializing coordination service|Coordination agent has |"
+    r"/job:\S+ has connected to coordination service|Initialize GrpcChannelCache for job )"
 )
 """Lines that TensorFlow writes at each start, and that say nothing about the program or its machine."""
 

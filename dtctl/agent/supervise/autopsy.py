@@ -31,6 +31,7 @@ from ..run.cause import (
     script_of,
     taken_port,
 )
+from ..run.traceback import LIBRARY
 from ..vitals.machine_load import full_disks
 
 TYPE_CHECKING = False
@@ -57,9 +58,6 @@ _PY_SPY = r'Thread \S+ \([^)\n]*\): "MainThread"\n((?:\s+[^\n]+ \([^()\n]+:\d+\)
 _PY_SPY_FRAME = r"\s+(?P<function>[^\n]+) \((?P<file>[^()\n]+):(?P<line>\d+)\)"
 _KERNEL = r"  thread \d+ \([^\n]*\) waits in ((?!0\n|\?)\S+)"
 """The main thread as py-spy prints it, and where the first one waits, by the kernel."""
-
-_LIBRARY = r"/(?:site|dist)-packages/|/lib(?:64|-python)?/(?:python|pypy)[\d.]*/|<frozen |<__array_function__"
-"""Files that are not the user's."""
 
 _STACK_BYTES = 1 << 16
 
@@ -101,7 +99,7 @@ def _is_users(one: Frame) -> bool:
     """Whether a frame is of the user's code: py-spy may cut the names of files to what follows their package's path."""
     file = one["file"]
     is_short = not os.path.isabs(file) and os.path.exists(os.path.join(os.path.dirname(os.__file__), file))
-    return not is_short and re.search(_LIBRARY, file) is None
+    return not is_short and re.search(LIBRARY, file) is None
 
 
 def _frame(one: Frame) -> str:

@@ -17,9 +17,9 @@ from dtctl.render.terminal.moving import above, is_dead_terminal, still
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
+    from dtctl.render.terminal.grid import Grid
     from dtctl.render.terminal.rich_console import SafeConsole
 
 ColorChoice = Literal["auto", "always", "never"]
@@ -228,62 +228,42 @@ _NUMBERS = (
     *("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED"),
     *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY"),
 )
-_WIDEST = 10_000
-_WRAPPED = ("NOTE", "TASKS", "FOUND")
+_SENTENCES = ("NOTE", "TASKS", "FOUND", "REMOVED", "STATE", "HOSTS", "WHERE", "DIRECTORY")
 
 
 def table(
-    columns: Mapping[str, Sequence[str | Text]], *, dropped: Sequence[str] = (), least_note: int | None = None
-) -> Table:
-    """A table with these headings and cells. A terminal that is too narrow leaves out `dropped`, the first ones first.
+    columns: Mapping[str, Sequence[str | Text]],
+    *,
+    dropped: Sequence[str] = (),
+    least_note: int | None = None,
+    shared: Sequence[str] = (),
+) -> Grid:
+    """A table with these headings and cells; some columns are known to hold numbers, or text that may be wrapped.
 
-    `least_note`: the width of a column NOTE that the other columns give way to.
+    A terminal that is too narrow leaves out `dropped`, the first ones first. `least_note`: the width of a column NOTE
+    that the other columns give way to. `shared`: columns that are a line below the table, if all cells are the same.
     """
-    shown = dict(columns)
-    grid = _grid(shown, least_note)
-    for name in dropped:
-        if table_fits(grid):
-            return grid
-        if shown.pop(name, None) is not None:
-            grid = _grid(shown, least_note)
-    return grid if table_fits(grid) else _grid(shown, None)
+    from dtctl.render.terminal.grid import Grid, columns_of
+
+    every = columns_of(columns, _NUMBERS, _SENTENCES)
+    return Grid(every, dropped=dropped, least_note=least_note, shared=shared)
 
 
-def _grid(columns: Mapping[str, Sequence[str | Text]], least_note: int | None) -> Table:
-    """A table without lines; some columns are known to hold numbers, or text that may be wrapped."""
-    from rich.table import Table
-
-    grid = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for name, cells in columns.items():
-        widest = max((len(str(cell)) for cell in cells), default=0)
-        grid.add_column(
-            name,
-            justify="right" if name in _NUMBERS else "left",
-            overflow="fold",
-            no_wrap=name not in _WRAPPED,
-            min_width=min(least_note, widest) if least_note and widest and name == "NOTE" else None,
-        )
-    for row in zip(*columns.values(), strict=True):
-        grid.add_row(*row)
-    return grid
+def table_fits(grid: Grid) -> bool:
+    """Whether no cell must be wrapped, and no column left out; without a terminal always."""
+    return grid.fits(table_width())
 
 
-def table_fits(grid: Table) -> bool:
-    """Whether no line must be folded; without a terminal always."""
-    return not out().is_terminal or _narrowest(grid) <= out().width
-
-
-def print_table(grid: Table) -> None:
-    """Prints the table. No column is cut: a terminal that is too narrow wraps the lines, and a pipe has no width."""
+def table_width() -> int | None:
+    """The columns that a table may have; None without a terminal."""
     terminal = out()
-    out(max(terminal.width, _narrowest(grid)) if terminal.is_terminal else _WIDEST).print(grid)
+    return terminal.width if terminal.is_terminal else None
 
 
-def _narrowest(grid: Table) -> int:
-    from rich.measure import Measurement
-
+def print_table(grid: Grid) -> None:
     terminal = out()
-    return Measurement.get(terminal, terminal.options.update(max_width=_WIDEST), grid).minimum
+    for line in grid.lines(table_width()):
+        terminal.print(line)
 
 
 def styled(words: str, style: str) -> Text:

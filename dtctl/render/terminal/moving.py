@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from dtctl.render.terminal.safe import one_line
 
@@ -81,10 +82,20 @@ def still() -> Iterator[None]:
 
 REDRAWN_S = 0.5
 _ERASE = "\r\x1b[2K"
+_UP = "\x1b[1A\x1b[2K"
 
 _writing = threading.RLock()
-_drawn = False
-"""Whether the line is on the terminal; there is only one terminal, and so one such line."""
+_drawn: Sequence[Drawn] = ()
+"""The lines on the terminal; there is only one terminal, and so one such display."""
+_stays = False
+"""Whether they are written again below each output, and not only when they are next drawn."""
+
+
+class Drawn(NamedTuple):
+    """A line as it is written, with its escape sequences, and its columns."""
+
+    written: str
+    columns: int
 
 
 class LastLine:
@@ -110,28 +121,66 @@ class LastLine:
                     self.draw()
 
     def draw(self) -> None:
-        global _drawn
         line = one_line(self._text())
-        with _writing:
-            _erase()
-            if line:
-                _write(line)
-                _drawn = True
+        _draw([Drawn(line, len(line))] if line else [], stays=False)
+
+
+class LastLines(LastLine):
+    """A `Display` of lines that stay at the bottom while output goes on above them. `lines` returns them each time."""
+
+    def __init__(self, lines: Callable[[], Sequence[Drawn]]) -> None:
+        super().__init__(str)
+        self._lines = lines
+
+    def start(self) -> None:
+        self.draw()
+        super().start()
+
+    def draw(self) -> None:
+        _draw(self._lines(), stays=True)
 
 
 @contextmanager
 def above() -> Iterator[None]:
-    """Output in this context is above the line, which appears again when it is next drawn."""
+    """Output in this context is above the lines, which appear again at its end, or when they are next drawn."""
     with _writing:
+        lines, stays = _drawn, _stays
         _erase()
         yield
+        if stays and lines:
+            _draw(lines, stays=True)
+
+
+def _draw(lines: Sequence[Drawn], *, stays: bool) -> None:
+    global _drawn, _stays
+    with _writing:
+        erasing = _erasing()
+        _drawn, _stays = lines, stays
+        if lines or erasing:
+            _write(erasing + "\n".join(line.written for line in lines))
 
 
 def _erase() -> None:
     global _drawn
-    if _drawn:
-        _drawn = False
-        _write(_ERASE)
+    erasing, _drawn = _erasing(), ()
+    if erasing:
+        _write(erasing)
+
+
+def _erasing() -> str:
+    """What removes the lines from the terminal, which may have become narrower and has wrapped them then."""
+    if not _drawn:
+        return ""
+    wide = _columns()
+    rows = sum(max(1, -(-line.columns // wide)) for line in _drawn)
+    return _ERASE + _UP * (rows - 1)
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _write(text: str) -> None:

@@ -36,6 +36,15 @@ class SafeConsole(Console):
         with above():
             super().print(*objects, **options)
 
+    def written(self, line: Text) -> str:
+        """The line as it is written to this stream, with the escape sequences of its styles."""
+        system = None if self.no_color else self._color_system
+        parts = []
+        for segment in self.render(line, self.options.update(no_wrap=True, overflow="ignore")):
+            if segment.text != "\n":
+                parts.append(segment.style.render(segment.text, color_system=system) if segment.style else segment.text)
+        return "".join(parts)
+
     def prose(self, words: str, style: str | None = None, *, label: str = "") -> None:
         """Prints a sentence after a label, wrapped between words and indented to the first word on a terminal.
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
+from dtctl.agent.run import traceback
 from dtctl.agent.run.cause import is_harmless
 from dtctl.agent.run.policy import may_follow
 from dtctl.dataclass import dataclass
@@ -122,7 +123,10 @@ def _likeness(task: TaskStatus, row: Signature, fields: Mapping[str, object], en
 
 
 def _last_lines(log: str) -> tuple[str, ...]:
-    return tuple(line[:_LONGEST_LINE] for line in log.splitlines() if line.strip())[-_LAST_LINES:]
+    lines = traceback.lines_of(log)
+    start = traceback.start_of(lines)
+    shown = lines if start is None else traceback.folded(lines[start:])
+    return tuple(line[:_LONGEST_LINE] for line in shown if line.strip())[-_LAST_LINES:]
 
 
 def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[str, object]] | None:

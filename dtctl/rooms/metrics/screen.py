@@ -7,6 +7,7 @@ import io
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dtctl.dataclass import dataclass
 from dtctl.model import grouped
@@ -18,6 +19,9 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.console import print_table, table
 from dtctl.render.terminal.safe import one_line
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
+
+if TYPE_CHECKING:
+    from dtctl.render.terminal.grid import Grid
 
 STYLES = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _MARKS = "*+ox#@"
@@ -169,9 +173,13 @@ _LOWEST, _HIGHEST = 8, 18
 
 
 def show_table(metrics: Metrics) -> None:
-    """Shows a table with a small curve of each series, if the terminal has room for it."""
+    print_table(metrics_table(metrics.series))
+
+
+def metrics_table(series: Iterable[Series]) -> Grid:
+    """A table with a small curve of each series, if the terminal has room for it."""
     fine = console.can_show("▁▂▃▄▅▆▇█")
-    known = [(one, one.last) for one in metrics.series if one.last is not None]
+    known = [(one, one.last) for one in series if one.last is not None]
     columns = {
         "TAG": [one.tag for one, _ in known],
         "RUN": [one.name for one, _ in known],
@@ -184,7 +192,7 @@ def show_table(metrics: Metrics) -> None:
         "CURVE": [sparkline([point.value for point in one.points], CURVE_WIDTH, fine=fine) for one, _ in known],
         "WHERE": [at(one.host, one.directory) for one, _ in known],
     }
-    print_table(table(columns, dropped=("CURVE",)))
+    return table(columns, dropped=("CURVE", "POINTS", "AGE", "MIN", "MAX"), shared=("RUN", "WHERE"))
 
 
 def show_plots(found: Metrics, *, log: bool) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import clipped
-from dtctl.render.format import duration, local_time
+from dtctl.render.format import duration, local_time, without_prefix
 from dtctl.render.goodput import percent
 from dtctl.render.terminal import console
-from dtctl.render.terminal.console import print_table, table
+from dtctl.render.terminal.console import print_table, table, table_fits
 from dtctl.render.terminal.safe import one_line
 from dtctl.rooms.pages.comparing import Between, Compared, Comparison, Metric
+
+if TYPE_CHECKING:
+    from dtctl.render.terminal.grid import Grid
 
 _NOTHING = "-"
 
@@ -20,11 +24,23 @@ Row = tuple[str, list[str]]
 
 
 def show_comparison(found: Comparison) -> None:
+    """Shows a column for each run; on a narrow terminal their names are without the part that all have."""
     rows = comparison_rows(found)
+    grid = comparison_table(rows, [one_line(run) for run in found.runs])
+    if not table_fits(grid):
+        shared, names = without_prefix([one_line(run) for run in found.runs])
+        grid = comparison_table(rows, names)
+        if shared:
+            console.say(f"runs {shared}*")
+    print_table(grid)
+
+
+def comparison_table(rows: list[Row], names: Sequence[str]) -> Grid:
+    """A column for each of these runs; a setting is the head of its row."""
     columns = {"": [name for name, _ in rows]}
-    for index, run in enumerate(found.runs):
-        columns[one_line(run)] = [one_line(clipped(values[index])) for _, values in rows]
-    print_table(table(columns))
+    for index, run in enumerate(names):
+        columns[run] = [one_line(clipped(values[index])) for _, values in rows]
+    return table(columns)
 
 
 _MOST_COMMITS = 10

@@ -52,8 +52,11 @@ def tensorboard(
         stack.enter_context(scope.on_interrupt("TensorBoard has ended, and nothing of it is left"))
         here = stack.enter_context(listener(port, apart=True))
         serving = stack.enter_context(ExitStack())
+        beginning = stack.enter_context(ExitStack())
+        beginning.enter_context(rooms.tensorboard.screen.beginning(place))
 
         def begin(connect: Callable[[], Upstream], dirs: list[str]) -> None:
+            beginning.close()
             document = rooms.tensorboard.screen.document(place, found_files.run)
             serving.enter_context(_served(here, connect, document, open_it=open_it, json=output == "json"))
             rooms.tensorboard.screen.say_shown(place, dirs)

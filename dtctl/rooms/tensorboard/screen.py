@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from dtctl.agent.rooms.tensorboard.records import TensorboardResult
 from dtctl.render import errors
 from dtctl.render.format import count, fold, size
+from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.render.terminal.safe import lines_of
 from dtctl.rooms.tensorboard import EventFileSources, Location
 
@@ -21,6 +25,18 @@ def say_place(place: Location, found_files: EventFileSources) -> None:
     else:
         what = " and ".join([*_amount(place, found_files), *place.urls])
         errors.note(f"TensorBoard begins on this machine, on copies of {what}: {_why_here(place)}")
+
+
+@contextmanager
+def beginning(place: Location, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Shows on a terminal that it begins, and for how long it has, until its address is known."""
+    began = clock()
+    where = place.host or "this machine"
+    with ExitStack() as stack:
+        if console.interactive():
+            line = LastLine(lambda: f"waiting for TensorBoard on {where} ({clock() - began:.0f} s)")
+            stack.enter_context(moving(line))
+        yield
 
 
 def _why_there(place: Location) -> str:

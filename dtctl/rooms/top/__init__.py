@@ -51,7 +51,7 @@ def show(
         os.environ["NO_COLOR"] = "1"  # Textual reads this variable, and does not know --color
     from dtctl.rooms.top.app import Top
 
-    app = Top(run, loss, open_log, fine=console.can_show("▁█⣿", stderr=True), heeds_signals=True)
+    app = Top(run, loss, open_log, fine=console.can_show("▁█⣿", stderr=True), heeds_signals=True, with_tail=True)
     with moving(_Aside(app)):
         code = app.run(mouse=False)
     if app.failure is not None:

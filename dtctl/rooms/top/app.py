@@ -22,6 +22,7 @@ from dtctl.rooms.top.model import Choice, Model, jobs_of
 from dtctl.rooms.top.page import Page, page
 from dtctl.rooms.top.screens import TABLE, Block, HelpScreen, Lines, LogScreen, last_line
 from dtctl.rooms.top.table import SORTED_BY
+from dtctl.rooms.top.tail import Tail
 
 LOOK_EVERY_S = 0.1
 DRAW_EVERY_S = 1.0
@@ -59,7 +60,14 @@ class Top(App[ExitCode]):
     """The keys, with priority, so that they are handled in order however fast they are typed."""
 
     def __init__(
-        self, run: Feed, loss: Feed, open_log: OpenLog, *, fine: bool = True, heeds_signals: bool = False
+        self,
+        run: Feed,
+        loss: Feed,
+        open_log: OpenLog,
+        *,
+        fine: bool = True,
+        heeds_signals: bool = False,
+        with_tail: bool = False,
     ) -> None:
         super().__init__(ansi_color=True)
         self.failure: BaseException | None = None
@@ -68,6 +76,7 @@ class Top(App[ExitCode]):
         self._open_log = open_log
         self._fine = fine
         self._heeds_signals = heeds_signals
+        self._tail = Tail(open_log) if with_tail else None
         self._page: Page | None = None
         self._drawn, self._news = 0.0, False
         self._room = (0, 0)
@@ -77,6 +86,7 @@ class Top(App[ExitCode]):
         yield Block(name="top")
         yield Block(name="heading")
         yield Lines(name="rows", choosing=True)
+        yield Block(name="tail")
         yield Input(id="filter", placeholder="words that a row has to have", select_on_focus=False)
         yield Block([(last_line(TABLE), "dim")], name="keys")
 
@@ -95,6 +105,10 @@ class Top(App[ExitCode]):
         self._room = resized.size.width - 1, resized.size.height - 1
         self.draw()
 
+    def on_unmount(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+
     def _redraw_all(self, _: object) -> None:
         """Redraws all widgets after another program had the terminal."""
         for widget in self.screen.walk_children():
@@ -108,6 +122,10 @@ class Top(App[ExitCode]):
             self.failure = error
             self.exit()
             return
+        if self._tail is not None and self.model.status is not None:
+            wanted = self._chosen() if self._page is not None and self._page.tail_rows else None
+            log_of = wanted if isinstance(wanted, TaskId) else None
+            news = self._tail.poll(self.model.status.record, log_of, time.monotonic()) or news
         self._news = self._news or news
         if time.monotonic() - self._drawn >= (LEAST_APART_S if self._news else DRAW_EVERY_S):
             self.draw()
@@ -126,6 +144,7 @@ class Top(App[ExitCode]):
         tasks.query_one("#heading", Block).show([shown.heading])
         place = next((number for number, row in enumerate(shown.rows) if row.of == before), None)
         tasks.query_one("#rows", Lines).show(shown.lines(), self._room[0], place)
+        tasks.query_one("#tail", Block).show(self._tail.lines(shown.tail_rows) if self._tail is not None else [])
 
     def _chosen(self) -> TaskId | str | None:
         if self._page is None or not self._page.rows:
@@ -165,6 +184,9 @@ class Top(App[ExitCode]):
     def action_sort(self, by: int) -> None:
         place = (SORTED_BY.index(self.choice.sort) + by) % len(SORTED_BY)
         self._choose(dataclasses.replace(self.choice, sort=SORTED_BY[place], backwards=False))
+
+    def action_sort_by(self, heading: str) -> None:
+        self._choose(dataclasses.replace(self.choice, sort=heading, backwards=False))
 
     def action_reverse(self) -> None:
         self._choose(dataclasses.replace(self.choice, backwards=not self.choice.backwards))

@@ -12,16 +12,25 @@ from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, grouped
 from dtctl.operations.snapshot import Outcome, how_it_ended
 from dtctl.render.events import incident_lines, warnings
+from dtctl.render.failure import brief
 from dtctl.render.format import count, fold
 from dtctl.render.roster import STATE_STYLE, TROUBLE, WORST_FIRST, note
 from dtctl.render.status import headline
 from dtctl.rooms.metrics.operation import Point, rates_of
+from dtctl.rooms.top.charts import LEAST_ROWS, MOST_ROWS, charts
 from dtctl.rooms.top.model import Choice, Histories, History, Line, Snapshot, safe
 from dtctl.rooms.top.table import Layout, Row, curve, layout, rows
 from dtctl.transport.group_errors import rows as error_rows
 
 _LEAST_ROWS = 6
 """Lines that the table always gets."""
+
+_TAIL_ROWS = 7
+_LEAST_TAIL = 4
+"""Rows for the end of the chosen task's log with its title: what charts leave to it, and the fewest."""
+
+_COMMAND = "cyan"
+"""The style of commands, which are not broken."""
 
 _MOST_OF_ONE = 3
 """The most lines of one problem."""
@@ -35,6 +44,8 @@ class Page:
     heading: Line
     layout: Layout
     rows: tuple[Row, ...]
+    tail_rows: int = 0
+    """The rows below the table that are free for the end of a log."""
 
     def lines(self) -> list[Line]:
         return [self.layout.line(row) for row in self.rows]
@@ -53,12 +64,17 @@ def page(
     width, height = size
     shown = rows(snapshot, histories, choice, fine=fine)
     moved = curves(histories, points, width, fine=fine)
-    top = [*wrapped(answer(snapshot), width)[: max(1, height // 4)], *([moved] if moved else [])]
-    top += _troubles(snapshot, width, max(1, height - len(top) - _LEAST_ROWS))
+    head = wrapped(answer(snapshot), width)[: max(1, height // 4)]
+    below = _troubles(snapshot, width, max(1, height - len(head) - bool(moved) - _LEAST_ROWS))
     if choice.filter:
-        top += [[(f"filter: {safe(choice.filter)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
+        below += [[(f"filter: {safe(choice.filter)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
+    free = height - len(head) - len(below) - 1 - max(len(shown), 1)
+    high = min(MOST_ROWS, free - _TAIL_ROWS if free >= LEAST_ROWS + _TAIL_ROWS else free)
+    drawn = charts(_series(histories, points), width, high, fine=fine) or ([moved] if moved else [])
     columns = layout(shown, width)
-    return Page(tuple(top), columns.heading(choice, fine=fine), columns, tuple(shown))
+    rest = free - len(drawn)
+    top = (*head, *drawn, *below)
+    return Page(top, columns.heading(choice, fine=fine), columns, tuple(shown), rest if rest >= _LEAST_TAIL else 0)
 
 
 def _troubles(snapshot: Snapshot, width: int, room: int) -> list[Line]:
@@ -71,9 +87,13 @@ def _troubles(snapshot: Snapshot, width: int, room: int) -> list[Line]:
 
 
 def _some(lines: list[Line]) -> list[Line]:
+    """At most a few of the lines of one problem; its command is always among them, as a whole."""
     if len(lines) <= _MOST_OF_ONE:
         return lines
-    return [*lines[: _MOST_OF_ONE - 1], [*lines[_MOST_OF_ONE - 1][:-2], (" ...", "dim")]]
+    command = [piece for piece in lines[-1] if piece[1] == _COMMAND]
+    kept = _MOST_OF_ONE - bool(command)
+    cut = [*lines[: kept - 1], [*lines[kept - 1][:-2], (" ...", "dim")]]
+    return [*cut, [("  ", ""), *command]] if command else cut
 
 
 def wrapped(line: Line, width: int) -> list[Line]:
@@ -83,13 +103,15 @@ def wrapped(line: Line, width: int) -> list[Line]:
     lines: list[Line] = [[]]
     left = width
     for text, style in line:
-        for word in re.findall(r"\S+|\s+", text):
+        whole = style == _COMMAND and cell_len(text.strip()) <= width - 2
+        for word in [text] if whole else re.findall(r"\S+|\s+", text):
             needed = cell_len(word)
             if needed > left and lines[-1]:
                 lines.append([("  ", "")])
                 left = width - 2
                 if word.isspace():
                     continue
+                word = word.lstrip() if whole else word
             for piece in _pieces(word, left, width - 2):
                 if cell_len(piece) > left:
                     lines.append([("  ", "")])
@@ -125,8 +147,7 @@ Values = list[tuple[float, float]]
 
 def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
     """Loss and rate: from event files since the start of the run, otherwise since the screen was opened."""
-    losses = _at_steps(points) if len(points) > 1 else _in_order(histories.run_loss)
-    rates = _at_steps(rates_of(points)) if len(points) > 2 else _in_order(histories.run_rate)
+    (_, losses), (_, rates) = _series(histories, points)
     shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
     line: Line = []
     for name, values, from_zero in shown:
@@ -136,6 +157,13 @@ def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: b
             drawn = curve(spread(values, room), room, fine=fine, from_zero=from_zero)
             line += [("  " if line else "", ""), (label, "dim"), (drawn, "cyan")]
     return line
+
+
+def _series(histories: Histories, points: Sequence[Point]) -> list[tuple[str, Values]]:
+    """Loss and rate of the run with their names."""
+    losses = _at_steps(points) if len(points) > 1 else _in_order(histories.run_loss)
+    rates = _at_steps(rates_of(points)) if len(points) > 2 else _in_order(histories.run_rate)
+    return [("loss", losses), ("steps/s", rates)]
 
 
 def _at_steps(points: Sequence[Point]) -> Values:
@@ -203,7 +231,7 @@ def _cause(snapshot: Snapshot) -> Iterator[Line]:
     status, cause = snapshot.status, snapshot.status.verdict.cause
     if cause is None or not _has_failed(snapshot) or cause in snapshot.problem.ended:
         return
-    why = sentence(how_it_ended(status.tasks[cause])) or sentence(status.verdict.why)
+    why = brief(how_it_ended(status.tasks[cause])) or brief(status.verdict.why)
     yield _line("bold red", f"{cause} on {status.tasks[cause].host} failed first", why, f"dtctl logs {cause}")
 
 
@@ -258,4 +286,4 @@ def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
 
 def _line(style: str, what: str, why: str, command: str = "") -> Line:
     pieces = [(safe(what), style), (": " if what and why else "", ""), (safe(why), "" if what else style)]
-    return [*pieces, *([(f"   {safe(command)}", "cyan")] if command else [])]
+    return [*pieces, *([(f"   {safe(command)}", _COMMAND)] if command else [])]

@@ -129,7 +129,9 @@ TABLE = (
     Key("slash", "/", "filter", "show the tasks in whose rows each of some words is found; Esc shows all", "filter"),
     Key("s", "s", "sort(1)", "sort by the next column; S by the one before", "sort"),
     Key("S", "", "sort(-1)", ""),
-    Key("r", "r", "reverse", "reverse the order"),
+    Key("P", "P", "sort_by('CPU')", "sort by CPU; M by memory, as in htop"),
+    Key("M", "", "sort_by('MEMORY')", ""),
+    Key("r,I", "r", "reverse", "reverse the order"),
     Key("space,f", "f", "fold", "fold the tasks of this job into one row, or unfold them; F all jobs", "fold"),
     Key("F", "", "fold_all", ""),
     Key("question_mark,h", "?", "help", "this help", "help"),
@@ -148,6 +150,7 @@ COLUMNS = (
     ("FOR", "how long it has been in this state"),
     ("RATE", "steps a second, and how they have moved"),
     ("LOSS", "the last loss in its log, and how it has moved"),
+    ("CPU", "processors in use; of several tasks in one row the median"),
     ("OUTPUT", "how long ago it last wrote to its log"),
 )
 

@@ -75,6 +75,11 @@ def _rate(seen: RowData) -> float | None:
     return seen.task.entry["rate"] if seen.task.state is TaskState.RUNNING else None
 
 
+def _living(seen: RowData, name: Literal["cpu", "memory_bytes"]) -> float | None:
+    """What a task uses; None of one that has ended."""
+    return None if seen.task.state.final else seen.task.entry[name]
+
+
 def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = False) -> str:
     """The latest values as a curve; empty if there are fewer than two. `from_zero`: small changes stay small."""
     if len(values) < 2:
@@ -102,9 +107,11 @@ COLUMNS = (
         spare=11,
     ),
     Column(
-        "LOSS", lambda seen: number(seen.task.entry["loss"]), "right", 5, lambda seen: seen.task.entry["loss"] or ""
+        "LOSS", lambda seen: number(seen.task.entry["loss"]), "right", 4, lambda seen: seen.task.entry["loss"] or ""
     ),
     Column(" LOSS", text=lambda seen: curve(seen.histories.loss(seen.task.id), CURVE, fine=seen.fine), spare=10),
+    Column("CPU", lambda seen: _down(_living(seen, "cpu")), "right", spare=5),
+    Column("MEMORY", lambda seen: _down(_living(seen, "memory_bytes")), "right", spare=5),
     Column("GPU USE", _least_use, "right", spare=5),
     Column("GPU MEMORY", align="right", spare=8),
     Column("GPU HEAT", spare=9),

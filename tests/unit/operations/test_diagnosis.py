@@ -323,7 +323,11 @@ BY_FACTS = [
         ": TensorFlow finds 0 GPUs here, not 2\nthe program exited by itself",
     ),
     ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "usually gives the reason"),
-    ("ended", facts(ended("worker:0", "step 3\n")), "unrecognised error; last lines of worker:0:\n  step 3\n"),
+    (
+        "ended",
+        facts(ended("worker:0", "step 3\n")),
+        "the error is the program's own; last lines of worker:0:\n  step 3\n",
+    ),
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
     (
         "host_away",
@@ -678,11 +682,11 @@ def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() 
     task = restarted(cause="ValueError: bad")
     log = "\n".join(f"line {n}" for n in range(20)) + "\nValueError: bad\n"
     (only,) = findings(facts(task, hosts={"gpu-a": host({"worker:0": vitals(lost_log=log)})}))
-    assert "unrecognised error; last lines of worker:0:" in paragraph(only)
+    assert "the error is the program's own; last lines of worker:0:" in paragraph(only)
     assert [line.strip() for line in last_lines(only)] == [*(f"line {n}" for n in range(11, 20)), "ValueError: bad"]
     assert not any("line 11" in line for line in paragraph(only, most_lines=3))
-    assert "unrecognised error" in paragraph(only, shown=True), "which announces no lines, as none follow"
-    assert "unrecognised error" in paragraph(findings(facts(task))[0])
+    assert "the error is the program's own" in paragraph(only, shown=True), "which announces no lines, as none follow"
+    assert "the error is the program's own" in paragraph(findings(facts(task))[0])
 
 
 def test_a_run_that_failed_of_a_hang_advises_what_shows_where_it_was() -> None:

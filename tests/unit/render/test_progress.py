@@ -251,12 +251,12 @@ def test_the_end_of_a_log_that_was_just_followed_is_known() -> None:
     tail = ["Traceback (most recent call last):", '  File "x"', "ValueError: boom"]
     printer.print(log_of(W0, "step 1\n" + "\n".join(tail) + "\n\n"))
     printer.print(log_of(W1, "step 1\n"))
-    assert printer.has_just_shown(W0, tail)
-    assert printer.has_just_shown(W0, [])
-    assert not printer.has_just_shown(W1, tail)
-    assert not printer.has_just_shown(W0, ["another", *tail])
+    assert printer.has_just_shown(W0, tail, tail)
+    assert printer.has_just_shown(W0, [], [])
+    assert not printer.has_just_shown(W1, tail, tail)
+    assert not printer.has_just_shown(W0, ["another", *tail], tail)
     printer.print(log_of(W1, "more\n" * REMEMBERED))
-    assert not printer.has_just_shown(W0, tail), "it has scrolled away"
+    assert not printer.has_just_shown(W0, tail, tail), "it has scrolled away"
 
 
 ONEDNN = "I0000 00:00:1795955499.925762    1100 port.cc:153] oneDNN custom operations are on. You may see\n"
@@ -282,6 +282,19 @@ def test_what_tensorflow_writes_at_its_start_is_left_out_where_nothing_is_wrong(
     printer.print(log_lines_of(str(W0), data, without_gpus=without_gpus))
     printer.print(log_lines_of(str(W0), ONEDNN.encode() if not options else b""))
     assert capfd.readouterr().out == shown
+
+
+def test_a_person_is_told_how_many_lines_of_the_start_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "on_terminal", lambda *, stderr=False: True)
+    printer = LogPrinter((W0,), prefix=True, timestamps=False)
+    printer.print(log_lines_of(str(W0), f"{ONEDNN}{ONEDNN}".encode()))
+    assert capfd.readouterr().out == ""
+    printer.print(log_lines_of(str(W0), f"{ONEDNN}step 1\nstep 2\n".encode()))
+    printer.print(log_lines_of(str(W0), f"{ONEDNN}step 3\n".encode()))
+    folded = "worker:0 | [... 3 lines of TensorFlow's start; --raw shows them]\n"
+    assert capfd.readouterr().out == f"{folded}worker:0 | step 1\nworker:0 | step 2\nworker:0 | step 3\n"
 
 
 class Stream(io.TextIOWrapper):
@@ -361,7 +374,7 @@ def terminal() -> Iterator[Terminal]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", screen)
         patch.setattr("sys.stderr", screen)
-        patch.setattr(module, "_drawn", False)
+        patch.setattr(module, "_drawn", ())
         yield screen
         assert not module._drawn, "it is erased in the end"
 

@@ -383,7 +383,7 @@ def test_a_narrow_terminal_drops_columns_but_no_reason(
 
 def test_empty_columns_are_left_out() -> None:
     status = of(running("ps:0", progress=None))
-    names = [column.header for column in tasks_table(rows_of(status), status).columns]
+    names = tasks_table(rows_of(status), status).names
     assert not {"STEP", "RATE", "OUTPUT", "CPU", "MEMORY"} & set(names)
 
 

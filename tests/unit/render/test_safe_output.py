@@ -402,6 +402,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
     "show_styled": lambda: errors.show_styled("run ", (BAD, "bold"), BAD),
+    "show_strong": lambda: errors.show_strong(f"text{BAD}"),
     "show_contact": lambda: errors.show_contact(Disconnected(f"a{BAD}", poisoned(ERROR))),
     "show_contact back": lambda: errors.show_contact(Reconnected(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),

@@ -286,7 +286,7 @@ def test_a_loss_from_event_files_is_drawn() -> None:
     loss = ScriptedFeed(Series("loss", "train", "a", "/out", points, 50), AgentError("no_run", "gone"))
 
     async def refresh(app: Table, pilot: Pilot[Any]) -> None:
-        await until(pilot, lambda: app.lines("top")[1].startswith("loss 1 to 0.02 "))
+        await until(pilot, lambda: app.lines("top")[1].startswith("loss 0.02"))
 
     typed(Table(run_status(*TASKS), loss=loss), refresh)
 
@@ -407,3 +407,15 @@ def test_a_pipe_is_refused(terminal: SimpleNamespace) -> None:
     with pytest.raises(UsageError) as raised:
         top.need_screen()
     assert "dtctl status --watch" in raised.value.hint
+
+
+def test_tasks_are_sorted_by_processor_and_memory_with_the_keys_of_htop() -> None:
+    busy = [task(f"worker:{n}", cpu=float(n), memory_bytes=1000 * (3 - n)) for n in range(3)]
+
+    async def sort(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("P")
+        await until(pilot, lambda: app.lines("rows")[0].startswith("worker:2"))
+        await pilot.press("M")
+        await until(pilot, lambda: app.lines("rows")[0].startswith("worker:0"))
+
+    typed(table(*busy), sort, (120, 30))

@@ -47,7 +47,8 @@ def test_the_first_failure_is_first_with_its_cause_and_the_next_command() -> Non
     lost = task("ps:1", "failed", host="b", why="ModuleNotFoundError: sklearn")
     found = snapshot(task("ps:0", "failed", why="lost its peer"), lost, training("worker:0"), verdict=failed)
     lines = [joined(line) for line in problems(found, 10)]
-    assert lines[0] == "ps:1 on b failed first: ModuleNotFoundError: sklearn   dtctl logs ps:1"
+    assert lines[0] == "problem: ps:1: ModuleNotFoundError: sklearn"
+    assert lines[1].startswith("  once, ps:1 on b, at ")
     assert lines[-2:] == ["ps:0 on host-0 (failed): lost its peer", "ending: worker:0"]
 
 
