@@ -18,10 +18,12 @@ _BOLD, _CYAN, _GREEN, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[32m", "\x1b[0m"
 @cache
 def examples() -> dict[str, list[Example]]:
     """Command -> its examples."""
-    import yaml
-
-    found = yaml.safe_load(Path(__file__).with_name("examples.yaml").read_text("utf-8"))
-    return {command: [*shown.items()] for command, shown in found.items()}
+    found: dict[str, list[Example]] = {}
+    for line in Path(__file__).with_name("examples.txt").read_text("utf-8").splitlines():
+        words, apart, does = line.partition("    ")
+        if apart:
+            found.setdefault(words.split()[0], []).append((words, does))
+    return found
 
 
 def write_examples(command: str, formatter: Any) -> None:
