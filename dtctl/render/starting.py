@@ -328,7 +328,8 @@ def not_complete(found: Checkpoints) -> tuple[str, str]:
     """What is wrong with the newest checkpoint of a directory, and what a trainer may find there."""
     newest, complete = found.report["incomplete"][0], found.report["newest_complete"]
     if (newest["problem"] or "").endswith("is missing"):
-        hint = "if other hosts have it: dirs.output or checkpoint.dir has to be a directory that all of them share"
+        hint = "if other hosts have it: dtctl checkpoints pull    brings all parts together; for the next ones"
+        hint += " dirs.output or checkpoint.dir has to be a directory that all of them share"
     elif complete is not None:
         hint = f"the newest complete one is {complete['prefix']}; after a failure dtctl sets the damaged one aside"
     else:
