@@ -168,7 +168,8 @@ _STEP_FLAG = re.compile(
     r"(?:target[-_]steps?|(?:num[-_]|max[-_]|total[-_])?train(?:ing)?[-_](?:steps|iters)|(?:max|total)[-_](?:steps|iters)|"
     r"total[-_]timesteps)(?:=(?P<value>.*))?"
 )
-"""As programs, Lightning (`--trainer.max_steps`), Megatron-LM (`--train-iters`) and Hydra (`NAME=VALUE`) name it."""
+"""It matches the names that Lightning (`--trainer.max_steps`), Megatron-LM (`--train-iters`) and Hydra (`NAME=VALUE`)
+use, among others."""
 
 
 def success_rule(cluster: Cluster) -> SuccessRule:

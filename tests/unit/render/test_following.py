@@ -27,8 +27,9 @@ def run(phase: str = "running", *, restarts: int = 0, tasks: int = 2, hosts: int
         running(f"worker:{n}", f"gpu-{n % hosts}", since=990.0, step=340, rate=12.5, loss="0.231", **fields)
         for n in range(tasks)
     ]
+    some[0] = dataclasses.replace(some[0], entry={**some[0].entry, "attempt": 1 + restarts})
     found = facts(*some).status
-    view = checked(RunView, viewed(phase=phase, restarts=restarts))
+    view = checked(RunView, viewed(phase=phase))
     record = dataclasses.replace(found.record, target_step=1000, lead=TaskId("worker", 0))
     return dataclasses.replace(found, record=record, coordination=Coordination(view, found.tasks))
 

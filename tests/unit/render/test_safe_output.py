@@ -449,6 +449,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_scaled dry": lambda: result.show_scaled(poisoned(SCALING), Scaled(1), dry_run=True),
     "show_left_out": lambda: plans.show_left_out(LEFT_OUT),
     "show_code": lambda: plans.show_code(poisoned(INSPECTED)),
+    "show_without_content": lambda: plans.show_without_content(poisoned(INSPECTED)),
     "show_code of several": lambda: show_code([poisoned(BETWEEN)]),
     "show_new_hosts": lambda: plans.show_new_hosts([BAD], BAD),
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
