@@ -168,7 +168,7 @@ _STEP_FLAG = re.compile(
     r"(?:target[-_]steps?|(?:num[-_]|max[-_]|total[-_])?train(?:ing)?[-_](?:steps|iters)|(?:max|total)[-_](?:steps|iters)|"
     r"total[-_]timesteps)(?:=(?P<value>.*))?"
 )
-"""As programs, Lightning (`--trainer.max_steps`), Megatron-LM (`--train-iters`) and Hydra (`NAME=VALUE`) name it."""
+"""The names of TensorFlow and Hugging Face, Lightning (`--trainer.max_steps`), Megatron-LM, and Hydra (`NAME=VALUE`)."""
 
 
 def success_rule(cluster: Cluster) -> SuccessRule:
