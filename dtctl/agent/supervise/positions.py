@@ -78,7 +78,8 @@ _LOSS = re.compile(
 )
 _REPORTED = re.compile(rb"\b(?:finished|completed|done|train-acc\w*)\b")
 _SCORE = re.compile(
-    rb"epoch[ \t]{1,8}[0-9]{1,7}:[ \t]{1,8}(?:[0-9]{1,6}\.[0-9]{1,8}[ \t]{0,8}\Z|\{'[a-z0-9][a-z0-9_]{1,40}':[ \t]{1,8}[0-9])"
+    rb"epoch[ \t]{1,8}[0-9]{1,7}:[ \t]{1,8}"
+    rb"(?:[0-9]{1,6}\.[0-9]{1,8}[ \t]{0,8}\Z|\{'[a-z0-9][a-z0-9_]{1,40}':[ \t]{1,8}[0-9])"
 )
 """The examples of accelerate print the score of an epoch, and nothing else."""
 
