@@ -165,11 +165,10 @@ def _part(cluster: Cluster, task: TaskId, strategy: Strategy, rule: SuccessRule)
 
 _STEP_FLAG = re.compile(
     r"(?:--?|(?=[\w.]+=))(?:train(?:er|ing)?\.)?"
-    r"(?:target[-_]steps?|(?:num[-_]|max[-_]|total[-_])?train(?:ing)?[-_](?:steps|iters)|(?:max|total)[-_](?:steps|iters)|"
-    r"total[-_]timesteps)(?:=(?P<value>.*))?"
+    r"(?:target[-_]steps?|(?:num[-_]|max[-_]|total[-_])?train(?:ing)?[-_](?:steps|iters)|"
+    r"(?:max|total)[-_](?:steps|iters)|total[-_]timesteps)(?:=(?P<value>.*))?"
 )
-"""It matches the names that Lightning (`--trainer.max_steps`), Megatron-LM (`--train-iters`) and Hydra (`NAME=VALUE`)
-use, among others."""
+"""The names of TensorFlow, Hugging Face, Lightning (`--trainer.max_steps`), Megatron-LM, and Hydra (`NAME=VALUE`)."""
 
 
 def success_rule(cluster: Cluster) -> SuccessRule:

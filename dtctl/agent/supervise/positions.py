@@ -77,6 +77,11 @@ _LOSS = re.compile(
     rb"[\"']?[ \t]{0,8}(?:[:=][ \t]{0,8}|is[ \t]{1,8}|[ \t])[\"']?[-+0-9]"
 )
 _REPORTED = re.compile(rb"\b(?:finished|completed|done|train-acc\w*)\b")
+_SCORE = re.compile(
+    rb"epoch[ \t]{1,8}[0-9]{1,7}:[ \t]{1,8}"
+    rb"(?:[0-9]{1,6}\.[0-9]{1,8}[ \t]{0,8}\Z|\{'[a-z0-9][a-z0-9_]{1,40}':[ \t]{1,8}[0-9])"
+)
+"""The examples of accelerate print the score of an epoch, and nothing else."""
 
 _EVALUATION = re.compile(
     rb"(?<![\w/.-])(?:val|valid|validation|eval|evaluat(?:e|ing|ion|or)|test|testing|dev|sanity|predict(?:ing|ion)?|"
@@ -198,7 +203,8 @@ def _of_epoch(line: bytes, begin: int, epoch: Tuple[Optional[int], Optional[int]
     steps = _STEPS.search(line)
     if steps is not None:
         return Reading(begin, int(steps.group(1)), None, epoch)
-    return Reading(begin, None, None, epoch) if has_loss(line) or _REPORTED.search(line) else None
+    ended = has_loss(line) or _REPORTED.search(line) is not None or _SCORE.match(line) is not None
+    return Reading(begin, None, None, epoch) if ended else None
 
 
 def _of_bar(

@@ -111,3 +111,15 @@ def test_credentials_of_pending_hosts_of_a_run_of_an_older_version_are_read(run:
     own = {"key": "key", "certificate": "certificate", "authority": "authority"}
     Path(run.path("latecomers.json")).write_text(json.dumps({"credentials": {"d": {**own, "knock": "0" * 64}}}))
     assert run.pending_hosts() == {"d": {**own, "port_token": "0" * 64}}
+
+
+def test_hosts_are_numbered_without_gaps_in_the_order_of_their_first_ranks() -> None:
+    """Ranks begin with the lead; a host that takes no part has no number."""
+    together = with_spares("collective", {"worker:0": "b", "worker:1": "a", "worker:2": "a", "worker:3": "c"})["roster"]
+
+    def numbers(*without: str) -> list[str]:
+        tasks = [member["task"] for member in together]
+        return [gang.Gang(together, "worker:0", task, without).name("NODE") for task in tasks]
+
+    assert numbers() == ["0", "1", "1", "2"]
+    assert numbers("worker:1-2") == ["0", "", "", "1"]

@@ -27,7 +27,7 @@ PATTERNS = {
     for name, value in vars(module).items()
     if isinstance(value, (bytes, re.Pattern)) and name[0] == "_"
 }
-AT_BEGINNINGS = ("positions._EPOCH_FIRST", "positions._KERAS")
+AT_BEGINNINGS = ("positions._EPOCH_FIRST", "positions._KERAS", "positions._SCORE")
 """Patterns that are tried only where a line begins."""
 
 MOST_TIMES = 50
