@@ -157,11 +157,12 @@ def _row(cells: Sequence[Sequence[Text]], columns: Sequence[Column], widths: Seq
     """The lines of a row, without blanks at their ends."""
     lines = []
     for number in range(max((len(cell) for cell in cells), default=1) or 1):
-        line = Text(no_wrap=True, overflow="ignore")
+        line = text()
+        line.no_wrap, line.overflow = True, "ignore"
         for cell, column, width in zip(cells, columns, widths, strict=True):
-            part = cell[number] if number < len(cell) else Text()
+            part = cell[number] if number < len(cell) else text()
             blank = " " * max(0, width - part.cell_len)
-            line.append_text(Text(blank) + part if column.right else part + Text(blank))
+            line.append_text(text(blank) + part if column.right else part + text(blank))
             line.append(" " * GAP)
         line.rstrip()
         lines.append(line)
@@ -213,7 +214,7 @@ def wrapped(cell: Text, width: int, hang: int = HANG) -> list[Text]:
 def _part(cell: Text, begin: int, end: int, indent: int) -> Text:
     part = cell[begin:end]
     part.rstrip()
-    return Text(" " * indent) + part if indent else part
+    return text(" " * indent) + part if indent else part
 
 
 def _fitting(words: str, width: int) -> int:
