@@ -35,7 +35,7 @@ from dtctl.rooms import ROOMS, Room
 from tests import sampling
 
 ROOT = Path(__file__).resolve().parents[1]
-API_NEEDS = ("check", "checkpoints", "data", "diagnose", "execute", "metrics", "pages")
+API_NEEDS = ("check", "checkpoints", "data", "diagnose", "execute", "metrics", "pages", "speed")
 FOLDERS = ("dtctl/rooms", "dtctl/agent/rooms")
 CORE = "core"
 TABLES = tuple(f"{folder}/__init__.py" for folder in FOLDERS)

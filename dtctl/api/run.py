@@ -29,6 +29,7 @@ from dtctl.rooms.metrics.operation import Series, read_metrics
 if TYPE_CHECKING:
     from dtctl.operations.history import Memory
     from dtctl.operations.restart import RestartResult
+    from dtctl.rooms.speed.operation import Speed
     from dtctl.transport.seam import Transport
 
 
@@ -152,6 +153,22 @@ class Run:
             Finding(fails(one), one.signature.name, one.seen.hosts, tuple(paragraph(one, typed="diagnose")))
             for one in found.found
         ]
+
+    def speed(self, minutes: int = 5) -> Speed:
+        """Why it is not faster, by the last minutes in which all tasks trained: at most 30.
+
+        `verdicts` is empty if nothing stands out, or if `judged`, the number of those minutes, is 0. Hosts that give no
+        answer are logged as warnings. Raises errors.DtctlError if no host knows the run.
+        """
+        from dtctl.rooms.speed.operation import speed
+
+        if not 1 <= minutes <= 30:
+            raise UsageError(f"minutes is {minutes}, expected 1 to 30")
+        found = speed(self._placed(), self._transport, minutes)
+        if found.run is None:
+            raise next(iter(found.errors.values()), _gone(self._record))
+        _warn(found.errors)
+        return found
 
     def checkpoints(self) -> list[Checkpoint]:
         """The checkpoints that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""

@@ -82,6 +82,7 @@ ROOMS: Mapping[str, Room] = {
         signatures="signatures.SIGNATURES",
         needs=("metrics", "network"),
     ),
+    "speed": Room({"speed": Command("Watch", "READS", "Find out why a run is slow, and what makes it faster")}),
     "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers", "restart")}),
     "execute": Room(
         {

@@ -60,6 +60,7 @@ NOT_TYPED_PAGES = {
     "docs/change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/maintenance.md": "tests/fleet/test_reboot.py drains a host that is rebooted",
     "docs/replace-a-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
+    "docs/speed.md": "tests/local/test_speed.py types it in runs that are slow on purpose",
     "docs/dump.md": "tests/local/test_live.py asks live trainers",
     "docs/tensorboard.md": "tests/local/test_live.py opens a real one",
     "docs/check.md": "tests/fleet/test_check.py has hosts with all that is wrong there",

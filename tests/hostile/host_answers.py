@@ -158,6 +158,20 @@ class Host:
             yield {"type": "dump", "task": task, "attempt": 1, "state": "running", "processes": [process]}, b""
         yield {"type": "result", "run": RUN}, b""
 
+    def _speed(self, request: Fields) -> Answer:
+        tasks = tasks_on(self.name)
+        use = {"seconds": 60.0, "cpu_s": 50.0, "thread_s": 40.0, "thread": f"python {MARK} {self.name}", "threads": 9}
+        flow = {"task": tasks[0], "peer": "worker:1", "host": "b", "sent_bytes": 6e7, "received_bytes": 1e6}
+        flow = {**flow, "busy_s": 30.0, "connections": 1}
+        sample = {"time": 1990.0, "seconds": 60.0, "cpus": 4, "busy_s": 60.0, "flows": [flow]}
+        sample["interfaces"] = {"eth0": {"sent_bytes": 6e7, "received_bytes": 1e6, "bits_a_second": 1e9}}
+        sample["tasks"] = dict.fromkeys(tasks, use)
+        shards = [{"size_bytes": 4e8, "variables": 3}]
+        largest = [{"name": f"dense/kernel {MARK}", "size_bytes": 3e8, "shard": 0}]
+        parameters = {"prefix": f"/data/model.ckpt-9 {MARK}", "step": 9, "shards": shards, "largest": largest}
+        found = {"minutes": [sample], "whole": sample, "since": 1900.0, "parameters": parameters}
+        yield {"type": "result", "run": RUN, "time": 2000.0, **found}, b""
+
     def _code(self, request: Fields) -> Answer:
         text = f"{MARK} {self.name}".encode()
         file = ["train.py", 0o644, len(text), hashlib.sha256(text).hexdigest()]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.rooms import EXCHANGES, FRAMES, TOPICS, WORDS, load
+from dtctl.agent.rooms import EXCHANGES, FRAMES, OBSERVERS, TOPICS, WORDS, load
 from dtctl.agent.rooms import ROOMS as AGENT_ROOMS
 from dtctl.cli.table import COMMANDS
 from dtctl.rooms import ROOMS, Room, each
@@ -137,6 +137,7 @@ VISITED = (
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
     *("dtctl.agent.run.log_text", "dtctl.agent.run.installing", "dtctl.agent.run.traceback"),
+    "dtctl.agent.rooms.speed.adding",
     *(name for name in MODULES if re.fullmatch(r"dtctl\.agent\.rooms\.\w+\.records", name)),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
@@ -174,7 +175,9 @@ PARTS = {
         *("main", "coordinate", "survival", "logs", "bundles", "checkpoints", "vitals", "rooms", "run"),
         *("conversation", "host", "records"),
     },
-    "supervise": {"coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "run", "host", "records"},
+    "supervise": {
+        *("coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "rooms", "run", "host", "records"),
+    },
     "coordinate": {"survival", "checkpoints", "hooks", "link", "run", "host", "records"},
     "survival": {"run", "host"},
     "hooks": {"run", "host", "records"},
@@ -308,7 +311,7 @@ def test_every_folder_of_a_room_has_its_row_and_each_row_its_folder() -> None:
 def test_every_name_in_the_tables_of_rooms_can_be_loaded() -> None:
     for row in (*EXCHANGES.values(), *TOPICS.values()):
         assert all(map(load, (row.handler, row.request, row.result)))
-    assert all(map(load, (*FRAMES.values(), *WORDS.values())))
+    assert all(map(load, (*FRAMES.values(), *WORDS.values(), *OBSERVERS)))
     assert all(list(each(part)) for part in Room._fields if part not in ("commands", "needs"))
     assert all(hasattr(import_module(f"dtctl.{one.module}"), name) for name, one in COMMANDS.items())
 

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 
-from . import machine, processes
+from . import machine, processes, sock_diag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,42 +189,13 @@ def _listeners() -> Dict[int, Dict[str, int]]:
         return _read()
 
 
-_REQUEST = struct.Struct("=IHHIIBBxxI48x")
-"""nlmsghdr and inet_diag_req_v2 of sock_diag(7)."""
-_SOCK_DIAG, _BY_FAMILY, _DUMP, _DONE, _ERROR = 4, 20, 0x301, 3, 2
-_LISTEN = 10
-
-
 def _dumped() -> Dict[int, Dict[str, int]]:
     """The listening sockets, which the kernel selects. Raises OSError."""
     found: Dict[int, Dict[str, int]] = {}
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
-        kernel.settimeout(1.0)
-        for family in (socket.AF_INET, socket.AF_INET6):
-            asked = (_REQUEST.size, _BY_FAMILY, _DUMP, 1, 0, family, socket.IPPROTO_TCP, 1 << _LISTEN)
-            kernel.send(_REQUEST.pack(*asked))
-            while _take(kernel.recv(1 << 16), found):
-                pass
+    for one in sock_diag.dumped(sock_diag.LISTEN):
+        if one.state == sock_diag.LISTEN:
+            found.setdefault(one.port, {})[str(one.inode)] = one.user
     return found
-
-
-def _take(data: bytes, found: Dict[int, Dict[str, int]]) -> bool:
-    """Adds the sockets of one datagram; False at the end of the answer."""
-    at = 0
-    while at < len(data):
-        size, kind = struct.unpack_from("=IH", data, at)
-        if kind in (_DONE, _ERROR):
-            number = -struct.unpack_from("=i", data, at + 16)[0]
-            if number:
-                raise OSError(number, os.strerror(number))
-            return False
-        # inet_diag_msg: its family, state and port; the user and the inode at its end
-        state, port = struct.unpack_from(">xBxxH", data, at + 16)
-        user, inode = struct.unpack_from("=II", data, at + 80)
-        if state == _LISTEN:
-            found.setdefault(port, {})[str(inode)] = user
-        at += max(16, (size + 3) & ~3)
-    return True
 
 
 def _read() -> Dict[int, Dict[str, int]]:

@@ -1,7 +1,8 @@
 """The rooms of the agent: what a run does not need, and a controller may request of a host.
 
-Each row is all that the rest of the agent knows of a room: the requests that it handles, and the messages of them. A
-room is removed with its folder and its row. docs/architecture.md explains rooms; dtctl/rooms has the controller's.
+Each row is all that the rest of the agent knows of a room: the requests that it handles, the messages of them, and what
+it observes while a run lasts. A room is removed with its folder and its row. docs/architecture.md explains rooms;
+dtctl/rooms has the controller's.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from ..records import Exchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional, Tuple
+    from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
+
+    from ..records.run_state import State
+
+    class Observer(Protocol):
+        """Made of a run's files and its spec. It must not block, and raises nothing."""
+
+        def step(self, now: float, wall: float, state: State) -> None: ...
 
 
 class Room:
     """`exchanges`: request -> the handler, the record of the request and that of the result.
 
     `topics`: topic of `check` -> the same for its question and its facts. `inspects`: the function that answers such
-    questions, for a start that asks them. `frames` and `words`: the messages of host and controller within a request,
-    by the records that they hold. A name of two parts is one of the room's folder, one of three parts one of the
-    agent's.
+    questions, for a start that asks them. `observer`: the class of what the supervisor makes once and calls in each of
+    its steps, as Observer. `frames` and `words`: the messages of host and controller within a request, by the records
+    that they hold. A name of two parts is one of the room's folder, one of three parts one of the agent's.
     """
 
     def __init__(
@@ -32,12 +40,14 @@ class Room:
         words: Mapping[str, str] = {},
         topics: Mapping[str, Tuple[str, str, str]] = {},
         inspects: Optional[str] = None,
+        observer: Optional[str] = None,
     ) -> None:
         self.exchanges = exchanges
         self.frames = frames
         self.words = words
         self.topics = topics
         self.inspects = inspects
+        self.observer = observer
 
 
 ROOMS: Dict[str, Room] = {
@@ -89,6 +99,9 @@ ROOMS: Dict[str, Room] = {
     "metrics": Room(
         {"metrics": ("serving.metrics", "records.MetricsRequest", "records.MetricsResult")},
         frames={"points": "records.Points"},
+    ),
+    "speed": Room(
+        {"speed": ("serving.speed", "records.SpeedRequest", "records.SpeedResult")}, observer="measuring.Observer"
     ),
     "network": Room({}),  # what `check` and `diagnose` do to reach other hosts
     "tensorboard": Room(
@@ -143,6 +156,7 @@ TOPICS: Dict[str, Exchange] = {
 }
 INSPECTS: Optional[str] = next((_named(name, room.inspects) for name, room in ROOMS.items() if room.inspects), None)
 """None where this agent has no checks."""
+OBSERVERS: List[str] = [_named(name, room.observer) for name, room in ROOMS.items() if room.observer]
 
 
 def load(name: str) -> Any:

@@ -8,6 +8,7 @@ import select
 import time
 from contextlib import suppress
 
+from .. import rooms
 from ..host import errors, paths, ports, processes, wake
 from ..records.reasons import Because, because, fact, said
 from ..records.run_state import ahead_s, on_clock
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..coordinate.waiting import Waiting
     from ..records.run_state import Intent, Past
     from ..records.whole_run import Event
+    from ..rooms import Observer
     from ..run.runfiles import RunFiles
 
     Role = Union[Following, Leading]
@@ -80,6 +82,7 @@ class Supervisor:
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
+        self._observers: List[Observer] = [rooms.load(name)(files, self._spec) for name in rooms.OBSERVERS]
         self._next_load = 0.0
         self._is_to_leave = False
         self._leaves_since: Optional[float] = None
@@ -105,6 +108,7 @@ class Supervisor:
             self._restore_files()
             self._step_tasks(now, wall)
             self._sample(now, wall)
+            self._observe(now, wall)
             self._publish(now)
             self._save()  # every reported fact is on the disk
             if self._has_new_orders(now, wall):
@@ -197,6 +201,15 @@ class Supervisor:
         sample["gpus"] = self._gpus.read(now)
         if before is None or presses(before) != presses(sample) or sample["gpus"] != before["gpus"]:
             self._progress = True
+
+    def _observe(self, now: float, wall: float) -> None:
+        """Lets rooms observe. A run must not depend on them: one that fails is left out from then on."""
+        for observer in self._observers[:]:
+            try:
+                observer.step(now, wall, self.state)
+            except Exception as error:
+                errors.note("%s: %r" % (type(observer).__module__, error))
+                self._observers.remove(observer)
 
     def _has_new_orders(self, now: float, wall: float) -> bool:
         """Reports changes to the coordinator, and takes its orders."""

@@ -227,6 +227,7 @@ def _console(*, stderr: bool, width: int | None = None) -> SafeConsole:
 _NUMBERS = (
     *("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED"),
     *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY"),
+    *("BUSIEST THREAD", "NO CPU", "SENDS", "RECEIVES", "CARRIES"),
 )
 _SENTENCES = ("NOTE", "TASKS", "FOUND", "REMOVED", "STATE", "HOSTS", "WHERE", "DIRECTORY")
 

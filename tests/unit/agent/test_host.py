@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.host import compiled, keeping, locks, outputs, ports, processes
+from dtctl.agent.host import compiled, keeping, locks, outputs, ports, processes, sock_diag
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Member, Revision
 from dtctl.agent.records.values import can_be_given
@@ -84,8 +84,8 @@ def test_listener_is_found_with_and_without_sock_diag(
             (36).to_bytes(4, "little") + (2).to_bytes(2, "little") + bytes(10) + (-2).to_bytes(4, "little", signed=True)
         )
         with pytest.raises(FileNotFoundError):
-            ports._take(refused, {})
-        monkeypatch.setattr(ports, "_SOCK_DIAG", 31)  # no such protocol
+            sock_diag._take(refused, [])
+        monkeypatch.setattr(sock_diag, "_SOCK_DIAG", 31)  # no such protocol
         with pytest.raises(OSError, match="Protocol not supported"):
             ports._dumped()
         assert (ports.listening(port), ports.listening(silent)) == (expected, {})

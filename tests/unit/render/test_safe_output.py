@@ -33,6 +33,7 @@ from dtctl.agent.rooms.checkpoints.records import Verified as VerifiedRecord
 from dtctl.agent.rooms.data.records import DataDropped, DataHeld, DataPushResult
 from dtctl.agent.rooms.dump.records import Dump, ProcessDump
 from dtctl.agent.rooms.metrics.records import MetricsResult
+from dtctl.agent.rooms.speed.records import Flow, Parameters, Sample, TaskUse
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.bundle.revision import Inspected
 from dtctl.config.cluster import Hook
@@ -98,6 +99,10 @@ from dtctl.rooms.pages import dashboard_page as page
 from dtctl.rooms.pages import report_page as report
 from dtctl.rooms.pages.comparing import Between, Comparison, compared
 from dtctl.rooms.pages.comparing_screen import show_code, show_comparison
+from dtctl.rooms.speed import screen as speed
+from dtctl.rooms.speed.facts import Minute, merged
+from dtctl.rooms.speed.operation import Speed
+from dtctl.rooms.speed.verdicts import judged
 from dtctl.rooms.tensorboard import Location as BoardPlace
 from dtctl.rooms.tensorboard import screen as tensorboard
 from tests.fuzz import cases
@@ -122,6 +127,25 @@ RECORDS = {
     *("pid", "size_bytes", "since", "why", "connected", "version", "retry", "asked"),
 }
 """Records have one of these fields."""
+
+
+def measured() -> Speed:
+    """A run whose busy ps has a thread, and whose unequal ps tasks a variable, with a poisoned name."""
+    busy = made(TaskUse, seconds=60.0, cpu_s=60.0, thread_s=59.0, thread=BAD[:100])
+    flow = made(Flow, task="ps:0", peer="worker:0", host="a", sent_bytes=1e9, busy_s=50.0)
+    idle = made(TaskUse, seconds=60.0, cpu_s=6.0, thread_s=6.0)
+    largest = [{"name": f"dense{BAD}", "size_bytes": 9.0, "shard": 0}]
+    parameters = made(Parameters, prefix="/x", shards=[{"size_bytes": 10.0, "variables": 2}], largest=largest)
+
+    def minute(**tasks: TaskUse) -> Minute:
+        named = {task.replace("_", ":"): use for task, use in tasks.items()}
+        sample = made(Sample, time=2e9, seconds=60.0, cpus=4, busy_s=60.0, tasks=named, flows=[flow])
+        return Minute({"a": sample}, parameters)
+
+    one, two = minute(ps_0=busy, worker_0=idle), minute(ps_0=busy, ps_1=idle, worker_0=idle)
+    verdicts = (*judged([one]), *judged([two]))
+    assert [verdict.kind for verdict in verdicts] == ["busy_server", "unbalanced"]
+    return Speed("demo-1", verdicts, 1, merged([two]), 1.0, 99.0)
 
 
 def poisoned(value: Any) -> Any:
@@ -462,6 +486,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
+    "show_speed": lambda: speed.show_speed(measured()),
     "say_shown": lambda: tensorboard.say_shown(BoardPlace("a", "one_host"), [f"/dir{BAD}"]),
     "show_url": lambda: page.show_url(f"http://127.0.0.1:1/{BAD}", {}, f"note{BAD}", json=False),
     "show_next_url": lambda: page.show_next_url(f"http://127.0.0.1:1/{BAD}", {}, json=False),
