@@ -77,6 +77,8 @@ class Accounting:
         for move in moves:
             self._take(account, move, min(now_s, now_s - (wall - move.time)), bool(away), lost)
         situation, is_lost = self._situation(lost, away), bool(lost) or self._is_in(_LOST)
+        if situation == "start" and account["training"] and moves and moves[-1].kind == "step":
+            situation = "train"  # the step shows it, before the incident counts as over
         rest_s = max(0.0, now_s - account["seconds"])
         goodput.account_for(account, rest_s, situation, {}, self._last, lost=is_lost, hung=self._is_hung(lost))
         self._situation_before = situation
