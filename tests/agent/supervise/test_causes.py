@@ -118,10 +118,12 @@ def test_the_port_that_the_log_names_is_reported_with_who_holds_it(host: AgentHo
 
 
 def test_a_port_that_others_hold_is_no_cause_of_an_error_of_the_program(host: AgentHost) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-        program = python_task("worker:0", "raise ValueError('bad batch')", port=port)
-        spec = host.started(program, recovery={**QUICKLY, "max_restarts": 0})
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    waits = f"while socket.socket().connect_ex(('127.0.0.1', {port})): time.sleep(0.05)"
+    program = f"import socket, time\n{waits}\nraise ValueError('bad batch')"
+    spec = host.started(python_task("worker:0", program, port=port), recovery={**QUICKLY, "max_restarts": 0})
+    with socket.create_server(("127.0.0.1", port)):
         entry = host.wait_state(spec, "worker:0", "failed")
     assert reason_of(entry) == "exit code 1 (ValueError: bad batch)"
 
