@@ -105,7 +105,7 @@ def _of_slots(
     return Found(kind, every, jobs, trainer=trainer, to_fill=tuple(fill), left_out=(*left, *unused))
 
 
-_FORMATS = "dtctl import -h    lists the formats"
+_FORMATS = "or name another --format"
 
 
 def listed(text: Text) -> Found:

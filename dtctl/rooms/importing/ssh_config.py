@@ -77,7 +77,7 @@ def _asked(names: dict[str, Place], file: Path) -> Found:
                 user=said["user"] if said["user"] != account["user"] else None,
                 port=int(said["port"]) if said["port"] != "22" else None,
                 identity_file=keys[0] if len(keys) == 1 else None,
-                jump=jump or None,
+                jump=",".join(_hop(hop, files) for hop in jump.split(",")) if jump and jump != "none" else None,
             )
         )
     left += [Note(f"{one.name}: others are reached through it", one.place) for one in machines if one.name in jumps]
@@ -90,3 +90,10 @@ def _asked(names: dict[str, Place], file: Path) -> Found:
         left.append(Note("addresses, users, ports and keys: dtctl reads them in ~/.ssh/config itself"))
     fill = Note("jobs: every host is a worker; take out those that do not train")
     return Found("an SSH configuration", kept, to_fill=(fill,), left_out=tuple(left))
+
+
+def _hop(hop: str, files: ConfigFiles) -> str:
+    """A jump host without the aliases of the file."""
+    said = files.lookup(SshSettings(hop))
+    port = "" if str(said["port"]) == "22" else f":{said['port']}"
+    return f"{said['user']}@{said['hostname']}{port}"
