@@ -20,6 +20,7 @@ COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "import",
 WORDS = {
     "down": ["--yes"],
     "exec": ["--", "true"],
+    "export": ["jobset"],
     "replace": ["bad", "spare"],
     "restart": ["worker:0"],
     "ssh": ["bad"],
