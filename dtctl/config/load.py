@@ -94,12 +94,13 @@ def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
 
 
 def cluster_of(text: str, file: Path) -> Cluster:
-    """The cluster of a text that is to be written to the absolute `file`. Raises ConfigError."""
+    """The cluster of a text that is to be written to the absolute `file`, whose directory may be missing yet.
+
+    Raises ConfigError.
+    """
     document = parse(text, _shown(file))
     findings = Findings(document)
-    cluster = build(read_sections(document, findings), file, findings)
-    findings.or_raise_all()
-    return cluster
+    return build(read_sections(document, findings), file, findings)
 
 
 @dataclass(frozen=True)
