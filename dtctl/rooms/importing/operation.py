@@ -13,7 +13,7 @@ from dtctl.config.load import LIMIT_BYTES, cluster_of
 from dtctl.config.ranges import expand
 from dtctl.dataclass import dataclass
 from dtctl.errors import Place, UsageError, clipped, did_you_mean
-from dtctl.folder import Folder, read_regular, replace_file
+from dtctl.folder import Folder, read_regular
 from dtctl.model import lead_among
 from dtctl.rooms.importing import ansible, host_lists
 from dtctl.rooms.importing.found import Found, FoundJob, Note, Text, fail, is_address, jobs_of_groups
@@ -196,14 +196,12 @@ def write(made: Imported, *, force: bool) -> None:
     if os.path.lexists(made.file) and not force:
         raise UsageError(f"{made.file} already exists", hint="--force    overwrites it; --print    shows the new one")
     try:
-        if force:
-            replace_file(made.file, made.text.encode())
-            return
-        with (
-            Folder(made.file.parent, made.file.parent, make=0o777) as folder,
-            folder.new(made.file.name, 0o666) as file,
-        ):
-            file.write(made.text.encode())
+        with Folder(made.file.parent, made.file.parent, make=0o777) as folder:
+            if force:
+                folder.replace(made.file.name, made.text.encode())
+                return
+            with folder.new(made.file.name, 0o666) as file:
+                file.write(made.text.encode())
     except OSError as error:
         raise UsageError(f"cannot write {made.file}: {error.strerror}") from error
 

@@ -241,3 +241,11 @@ def test_text_of_a_source_stays_in_its_comment(tmp_path: Path) -> None:
     made = imported("ada slots=1 xy\x1b=1\n", tmp_path, kind="hostfile")
     assert not any(ord(one) < 32 and one != "\n" for one in made.text)
     assert loaded(made).name == "made"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_directory_that_is_missing_is_made(force: bool, tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("ada\nbob\n")
+    made = make(str(tmp_path / "source"), tmp_path / "new", kind=None, name=None, jobs=())
+    write(made, force=force)
+    assert load_cluster(tmp_path / "new/cluster.yaml").name == "new"
