@@ -46,6 +46,15 @@ RECIPES = {
     "boosting": Recipe(
         "xgboost, lightgbm", ("3.11", "3.12", "3.10"), ("xgboost-cpu==3.2.0", "lightgbm==4.7.0", "scikit-learn==1.9.1")
     ),
+    "kubeflow": Recipe(
+        "kubeflow.training, kubeflow_trainer_api.models, kubernetes_validate",
+        ("3.11", "3.12", "3.13", "3.10"),
+        (
+            "kubeflow-training==1.9.4",
+            "kubeflow-trainer-api==2.2.0",
+            "kubernetes-validate==1.37.0",
+        ),  # 2.3.0 lacks a module
+    ),
     "ray": Recipe("ray", ("3.11", "3.12", "3.10"), ("ray==2.60.0",)),
     "jax": Recipe("jax", ("3.11", "3.12", "3.13"), ("jax==0.10.2", "orbax-checkpoint==0.12.8")),
     "torch": Recipe(

@@ -93,6 +93,16 @@ def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
     return Checked(cluster, said.findings)
 
 
+def cluster_of(text: str, file: Path) -> Cluster:
+    """The cluster of a text that is to be written to the absolute `file`, whose directory may be missing yet.
+
+    Raises ConfigError.
+    """
+    document = parse(text, _shown(file))
+    findings = Findings(document)
+    return build(read_sections(document, findings), file, findings)
+
+
 @dataclass(frozen=True)
 class _Parsed:
     """The content of a file without its invalid parts."""

@@ -45,6 +45,8 @@ class Room(NamedTuple):
     """A topic of `check`: rooms/check."""
     scalars: str = ""
     """Scalars of a run that no host reads, and what is added to them: rooms/metrics/operation.py."""
+    source: str = ""
+    """Makes a cluster file from what people have already: rooms/init."""
     needs: tuple[str, ...] = ()
     """Rooms without which it does not work. A module that has another room's name goes with either of the two."""
 
@@ -95,6 +97,18 @@ ROOMS: Mapping[str, Room] = {
     ),
     "storage": Room(checkpoints="found.at_urls", scalars="metrics.SCALARS"),
     "init": Room({"init": Command("Start", "NONE", "Write a trainer and a cluster.yaml that works at once", "trust")}),
+    "importing": Room(
+        {"import": Command("Start", "NONE", "Write a cluster.yaml from a hostfile, an inventory, a TFJob", "trust")},
+        source="operation.from_source",
+        needs=("init",),
+    ),
+    "export": Room(
+        {
+            "export": Command(
+                "Cluster file", "FILE", "Write the cluster as a JobSet, TFJob, TrainJob or Slurm batch file"
+            )
+        }
+    ),
 }
 
 

@@ -56,6 +56,7 @@ NOT_TYPED_PAGES = {
     "CONTRIBUTING.md": "each is a target of the Makefile, which a test knows",
     "docs/monitoring.md": "tests/local/test_top.py types dtctl top on a terminal, test_commands.py the others",
     "docs/gpus.md": "needs a GPU; tests/agent/test_vitals.py has a stand-in for the library of its driver",
+    "docs/outgrow.md": "tests/unit/operations/test_importing.py and test_export.py do what it shows",
     "docs/code.md": "tests/local/test_code.py does what it shows",
     "docs/change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/maintenance.md": "tests/fleet/test_reboot.py drains a host that is rebooted",

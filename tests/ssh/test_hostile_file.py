@@ -16,10 +16,11 @@ from dtctl.errors import ExitCode
 from tests.desk import Desk, desk
 from tests.nights import at_night
 
-COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "explain", "schema"})  # type: ignore[attr-defined]
+COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "import", "explain", "schema"})  # type: ignore[attr-defined]
 WORDS = {
     "down": ["--yes"],
     "exec": ["--", "true"],
+    "export": ["jobset"],
     "replace": ["bad", "spare"],
     "restart": ["worker:0"],
     "ssh": ["bad"],

@@ -91,6 +91,8 @@ WITHOUT_CLUSTER = {
 
 WORDS = {
     "init": "--template nosuch",
+    "import": "nosuchfile",
+    "export": "tfjob",
     "explain": "nosuchword",
     "schema": "nosuch",
     "exec": "--home -o json -- true",
@@ -107,7 +109,7 @@ WORDS = {
 }
 """What else has to be typed for a command to come as far as its mistake."""
 
-NO_FILE = {"init", "explain", "schema"}
+NO_FILE = {"init", "import", "explain", "schema"}
 """Commands that read no cluster file."""
 
 

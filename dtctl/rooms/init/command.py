@@ -16,6 +16,10 @@ def init(
         Path, typer.Argument(metavar="[DIR]", help="Where to write; this directory if omitted.")
     ] = Path(),
     template: Annotated[str, typer.Option("--template", metavar="NAME", help="Which trainer.")] = "ps-async",
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="SOURCE", help="Only a cluster.yaml, from a hostfile or the like: see import."),
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="The cluster's name; that of the directory if omitted.")
     ] = None,
@@ -33,6 +37,11 @@ def init(
             return document.print_json("Templates", rooms.init.document.templates(found))
         return console.print_table(console.table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
     cluster = rooms.init.operation.cluster_name(directory, name)
+    if source is not None:
+        made = rooms.init.operation.from_source(source, directory, name)
+        if output == "json":
+            return document.print_json("Init", rooms.init.document.init(cluster, [made.file]))
+        return errors.note(f"wrote {made.file} from {made.found.kind}; its comments say what is left to fill in")
     written = (
         rooms.init.operation.write_helper(directory)
         if helper

@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import dtctl
 from dtctl.config import FILE_NAME
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, LONGEST_CLUSTER
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.folder import Folder
+from dtctl.rooms import each
 
 UNNAMED = "training"
 """The name of a cluster whose directory's name contains no usable character."""
@@ -81,6 +83,14 @@ def write_template(name: str, directory: Path, cluster: str) -> tuple[Path, ...]
 def write_helper(directory: Path) -> tuple[Path, ...]:
     """Writes only the module that makes an existing trainer save on SIGTERM. Raises as `write_template` does."""
     return _write(HELPER, directory)
+
+
+def from_source(source: str, directory: Path, name: str | None) -> Any:
+    """What the room that reads such sources has made of it. Raises UsageError if there is no such room."""
+    make = next(each("source"), None)
+    if make is None:
+        raise UsageError("this dtctl imports nothing", hint="install dtctl again, with all its files")
+    return make(source, directory, name)
 
 
 def _named(text: str, cluster: str) -> str:
