@@ -99,6 +99,7 @@ def test_no_figure_differs_between_two_screens_of_one_moment(outcome: Outcome) -
     python, beside = status_of(status), compared(status, whole.scalars)
     rows = dict(_results([beside]))
     assert {name: live[name] for name in tiles} == tiles
+    assert ("This is a snapshot of a run that goes on." in page(whole)) is not outcome.decided
 
     each = [task["restarts"] for task in shown["tasks"]]
     assert each == [int(cells_of(row, status)["RESTARTS"]) for row in rows_of(status)] == [0, 0, 2, 2]
