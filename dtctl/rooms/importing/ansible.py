@@ -19,7 +19,7 @@ from dtctl.config.ranges import LIMIT, expand
 from dtctl.config.yaml12 import parse
 from dtctl.dataclass import dataclass
 from dtctl.errors import Place, UsageError, clipped
-from dtctl.rooms.importing.found import Found, Machine, Note, Problems, SourceText, fail, machine_of, merged, name_of
+from dtctl.rooms.importing.found import Found, Machine, Note, Problems, Source, fail, machine_of, merged, name_of
 
 Variables = dict[str, tuple[str, Place]]
 
@@ -169,7 +169,7 @@ def _between(match: re.Match[str]) -> list[str]:
 _SECTION = re.compile(r"\[(?P<name>[^\]:]+)(?::(?P<what>[^\]]*))?\]\s*(?:[#;].*)?")
 
 
-def ini(text: SourceText) -> Found:
+def ini(text: Source) -> Found:
     """Raises ConfigError."""
     inventory, problems = _Inventory(), Problems()
     group, what = inventory.group("ungrouped", Place(text.name)), "hosts"
@@ -213,7 +213,7 @@ def ini(text: SourceText) -> Found:
 _TAG = re.compile(r"(?<=[:\-\s])!(?:vault|unsafe)\b")
 
 
-def yaml(text: SourceText) -> Found:
+def yaml(text: Source) -> Found:
     """Raises ConfigError."""
     document = parse(_TAG.sub(lambda tag: " " * len(tag[0]), text.content), text.name)
     if document.problems:

@@ -16,7 +16,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class SourceText:
+class Source:
     """A text to read. `name` stands for it in places."""
 
     name: str

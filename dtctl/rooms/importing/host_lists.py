@@ -15,7 +15,7 @@ from dtctl.rooms.importing.found import (
     Machine,
     Note,
     Problems,
-    SourceText,
+    Source,
     check_count,
     fail,
     is_address,
@@ -30,17 +30,17 @@ _LISTED = re.compile(r"(?:^|[\s'\"])(?:-H|-hosts?|--hosts?)(?:\s+|=)(?P<quote>['
 _FLAG = re.compile(r"--?(?P<job>[A-Za-z]\w*)_hosts(?:=|\s+)[\"']?(?P<list>[^\s\"']+)")
 
 
-def hostfile(text: SourceText) -> Found:
+def hostfile(text: Source) -> Found:
     """HOST [slots=N] of Open MPI, HOST[:N] of MPICH and Intel MPI: a task for each slot."""
     return _hostfile(text, "an MPI hostfile", gpus=False)
 
 
-def deepspeed(text: SourceText) -> Found:
+def deepspeed(text: Source) -> Found:
     """The same, where a slot is a GPU."""
     return _hostfile(text, "a DeepSpeed hostfile", gpus=True)
 
 
-def _hostfile(text: SourceText, kind: str, *, gpus: bool) -> Found:
+def _hostfile(text: Source, kind: str, *, gpus: bool) -> Found:
     problems, slots, machines, ignored = Problems(), dict[str, int](), list[Machine](), list[Note]()
     for place, line in text.lines():
         words = _COMMENT.sub("", line).split()
@@ -108,7 +108,7 @@ def _of_slots(
 _FORMATS = "or name another --format"
 
 
-def listed(text: SourceText) -> Found:
+def listed(text: Source) -> Found:
     """The hosts of mpirun and horovodrun: `-H a:4,b:4`, alone or in the whole command."""
     place = Place(text.name, 1)
     match = _LISTED.search(text.content)
@@ -141,7 +141,7 @@ def _program(command: str) -> tuple[str, ...]:
     return () if start is None else tuple(words[start:])
 
 
-def addresses(text: SourceText) -> Found:
+def addresses(text: Source) -> Found:
     """Addresses, HOST:PORT, one a line or with commas; or --ps_hosts=a:2222 --worker_hosts=b:2222."""
     cluster: dict[str, list[tuple[str, Place]]] = {}
     flags = [(place, match) for place, line in text.lines() for match in _FLAG.finditer(_COMMENT.sub("", line))]
@@ -157,7 +157,7 @@ def addresses(text: SourceText) -> Found:
     return Found("a list of addresses", machines, jobs, to_fill=notes)
 
 
-def _plain_addresses(text: SourceText) -> Iterator[tuple[str, Place]]:
+def _plain_addresses(text: Source) -> Iterator[tuple[str, Place]]:
     problems = Problems()
     for place, line in text.lines():
         for word in re.finditer(r"[^\s,;]+", _COMMENT.sub("", line)):
@@ -174,7 +174,7 @@ def _plain_addresses(text: SourceText) -> Iterator[tuple[str, Place]]:
 _GROUP = re.compile(r"(?P<name>[^\s:#@][^\s:]*)\s*:\s*(?P<nodes>.*)")
 
 
-def clush(text: SourceText) -> Found:
+def clush(text: Source) -> Found:
     """Groups of ClusterShell, one a line: NAME: gpu-[1-4],@OTHER (clustershell/doc/sphinx/config.rst, flat files)."""
     problems, said = Problems(), dict[str, tuple[str, Place]]()
     for place, line in text.lines():

@@ -16,7 +16,7 @@ from dtctl.errors import Place, UsageError, clipped, did_you_mean
 from dtctl.folder import Folder, read_regular
 from dtctl.model import lead_among
 from dtctl.rooms.importing import ansible, host_lists
-from dtctl.rooms.importing.found import Found, FoundJob, Note, SourceText, fail, is_address, jobs_of_groups
+from dtctl.rooms.importing.found import Found, FoundJob, Note, Source, fail, is_address, jobs_of_groups
 from dtctl.rooms.importing.ssh_config import ssh_config
 from dtctl.rooms.importing.tf_config import is_assignment, tf_config
 from dtctl.rooms.importing.tfjob import is_tfjob, tfjob
@@ -24,7 +24,7 @@ from dtctl.rooms.importing.written import cluster_file, words
 from dtctl.rooms.init.operation import cluster_name
 
 STDIN = "-"
-READERS: Mapping[str, Callable[[SourceText], Found]] = {
+READERS: Mapping[str, Callable[[Source], Found]] = {
     "hostfile": host_lists.hostfile,
     "deepspeed": host_lists.deepspeed,
     "hosts": host_lists.listed,
@@ -48,7 +48,7 @@ class Imported:
     needs_command: bool
 
 
-def read_source(source: str) -> tuple[SourceText, Path | None]:
+def read_source(source: str) -> tuple[Source, Path | None]:
     """The text, and its file if it is one. Raises UsageError, ConfigError."""
     if source == STDIN:
         content, file = sys.stdin.buffer.read(LIMIT_BYTES + 1), None
@@ -75,7 +75,7 @@ def read_source(source: str) -> tuple[SourceText, Path | None]:
         raise fail(Place(name, line), "this is no text in UTF-8", "save it as UTF-8") from error
     if "\0" in text:
         raise fail(Place(name, text.count("\n", 0, text.index("\0")) + 1), "this is no text", "name a text file")
-    return SourceText(name, text), file
+    return Source(name, text), file
 
 
 _SECTION = re.compile(r"^\[[^\]\n]+\]\s*$", re.MULTILINE)
@@ -85,7 +85,7 @@ _OF_ANSIBLE = re.compile(r"^[^\s#]+[^#\n]*\sansible_\w+=", re.MULTILINE)
 _HOST = re.compile(r"[^\s:=,]+(?::(?P<number>[0-9]+))?")
 
 
-def recognised(text: SourceText) -> str:
+def recognised(text: Source) -> str:
     """The name of the format. Raises ConfigError if it may be none, or several."""
     content = text.content
     lines = [stripped for _, line in text.lines() if (stripped := re.sub(r"(?:^|\s)#.*", "", line).strip())]

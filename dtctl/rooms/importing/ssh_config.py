@@ -8,7 +8,7 @@ from pathlib import Path
 from dtctl.config.names import split_place
 from dtctl.errors import Place, UsageError
 from dtctl.model import SshSettings
-from dtctl.rooms.importing.found import Found, Machine, Note, SourceText, fail
+from dtctl.rooms.importing.found import Found, Machine, Note, Source, fail
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.mentions import account_home
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _PATTERN = re.compile(r"[*?!]")
 
 
-def ssh_config(text: SourceText, file: Path | None) -> Found:
+def ssh_config(text: Source, file: Path | None) -> Found:
     """`file`: where the text is, if it is a file. Raises ConfigError, UsageError, TransportError."""
     names: dict[str, Place] = {}
     for place, line in text.lines():

@@ -7,7 +7,7 @@ import re
 from dtctl.config.document import Scalar
 from dtctl.config.yaml12 import parse
 from dtctl.errors import Place
-from dtctl.rooms.importing.found import Found, Note, SourceText, fail, jobs_of_addresses
+from dtctl.rooms.importing.found import Found, Note, Source, fail, jobs_of_addresses
 from dtctl.rooms.importing.written import scalar
 
 _ASSIGNED = re.compile(r"(?:^|\n)[ \t]*(?:export[ \t]+)?TF_CONFIG[ \t]*=[ \t]*(?P<quote>['\"]?)(?P<json>\{)")
@@ -18,7 +18,7 @@ def is_assignment(content: str) -> bool:
     return _ASSIGNED.search(content) is not None
 
 
-def tf_config(text: SourceText) -> Found:
+def tf_config(text: Source) -> Found:
     """Raises ConfigError."""
     document = parse(_json(text.content), text.name)  # JSON is YAML, and has places here
     data = document.data

@@ -10,7 +10,7 @@ from dtctl.agent.host.secrets import hide_text, hides_next, is_secret_name
 from dtctl.config.document import Document, KeyPath, Scalar
 from dtctl.config.yaml12 import parse
 from dtctl.errors import Place, clipped
-from dtctl.rooms.importing.found import Found, FoundJob, Machine, Note, SourceText, check_count, fail
+from dtctl.rooms.importing.found import Found, FoundJob, Machine, Note, Source, check_count, fail
 from dtctl.rooms.importing.written import scalar, words
 
 _KIND = re.compile(r"^kind:[ \t]*[\"']?TFJob[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
@@ -30,7 +30,7 @@ def is_tfjob(content: str) -> bool:
     return _KIND.search(content) is not None
 
 
-def tfjob(text: SourceText) -> Found:
+def tfjob(text: Source) -> Found:
     """Raises ConfigError."""
     document = parse(_own_document(text.content), text.name)
     if document.problems:
