@@ -103,11 +103,7 @@ ROOMS: Mapping[str, Room] = {
         needs=("init",),
     ),
     "export": Room(
-        {
-            "export": Command(
-                "Cluster file", "FILE", "Write the cluster as a JobSet, TFJob, TrainJob or Slurm batch file"
-            )
-        }
+        {"export": Command("Cluster file", "FILE", "Write the cluster as a JobSet, a TFJob or a Slurm batch file")}
     ),
 }
 
