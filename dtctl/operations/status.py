@@ -12,7 +12,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.checkpoints import Checkpoints, until
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client import ask_hosts, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
@@ -65,28 +65,12 @@ class AtUrls(Protocol):
 
 
 def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
-    """The status with the checkpoints at the run's storage URLs, which no host reports. Of a run that is over, without
-    those that a later run has written into its directories.
-
-    `fresh`: queried now, and with all that the directories hold.
-    """
-    if found.record.checkpoint_urls:
-        readers: Iterator[AtUrls] = rooms.each("checkpoints")
-        more = (one for read in readers for one in read(found.record, fresh=fresh))
-        found = dataclasses.replace(found, checkpoints=(*found.checkpoints, *more))
-    if fresh or (ended := _ended(found)) is None:
+    """The status with the checkpoints at the run's storage URLs, which no host reports; `fresh`: queried now."""
+    if not found.record.checkpoint_urls:
         return found
-    return dataclasses.replace(found, checkpoints=until(found.checkpoints, ended + LAST_WRITE_S))
-
-
-LAST_WRITE_S = 2.0
-"""The time of a file may be later by this than the end of the process that wrote it."""
-
-
-def _ended(found: RunStatus) -> float | None:
-    """When the last process of the run ended, if nothing of it runs any more."""
-    ends = [past["ended"] for task in found.tasks.values() for past in task.entry["history"]]
-    return max(ends) if ends and found.is_over and not found.unknown_after_the_end else None
+    readers: Iterator[AtUrls] = rooms.each("checkpoints")
+    more = (one for read in readers for one in read(found.record, fresh=fresh))
+    return dataclasses.replace(found, checkpoints=(*found.checkpoints, *more))
 
 
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:

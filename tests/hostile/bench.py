@@ -55,7 +55,7 @@ ADDRESSES = {"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
 PORT = 2222
 """The port of their tasks: `check` tests whether it is open to this machine, and nothing else."""
 OWN = re.compile(
-    r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.(json|code)|current|(places|failed_starts)/.+\.json))|"
+    r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.(json|code|key)|current|(places|failed_starts)/.+\.json))|"
     r"project/pulled/(\.[^/]+\.part/)?((arrived|placing)(\.new)?|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))|"
     r"project/(demo-1|report)\.html|project/saved/worker-[01]\.attempt-[0-9]+\.log|project/code/train\.py"
 )

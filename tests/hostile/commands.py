@@ -10,6 +10,8 @@ from tests.hostile.host_answers import MARK
 
 SILENT = {
     "init": "writes a template and speaks to no host",
+    "import": "reads the source alone, and speaks to no host",
+    "export": "reads the cluster file and the code alone",
     "validate": "reads the cluster file alone",
     "plan": "reads the cluster file alone",
     "allow": "reads the cluster file alone",

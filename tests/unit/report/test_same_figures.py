@@ -13,9 +13,7 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.whole_run import RunView
 from dtctl.api.values import status_of
-from dtctl.operations.checkpoints import until
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
-from dtctl.operations.status import with_storage
 from dtctl.render.goodput import percent
 from dtctl.render.machine.status import run_status
 from dtctl.render.roster import cells_of, rows_of
@@ -139,17 +137,3 @@ def test_no_figure_differs_between_two_screens_of_one_moment(outcome: Outcome) -
     assert tiles["Time"] == rows["duration"][0] == "1m40s"
     assert re.search(r"1m40s", text) or outcome.decided
     assert "".join(part for part, _ in answer(Snapshot(status, NOW))) == text
-
-
-def test_a_past_run_has_no_checkpoint_of_a_later_one() -> None:
-    status = snapshot(Outcome.SUCCEEDED)
-    later = checkpoint("model.ckpt-900", 900, time=2000.0, size_bytes=10_000_000)
-    own = status.checkpoints[0].report["all"]
-    both = checkpoint_directory("c", "/out", later, *own)
-    found = with_storage(dataclasses.replace(status, checkpoints=(both,)))
-    assert [one["step"] for one in found.checkpoints[0].report["all"]] == [250]
-    assert found.newest_complete is not None
-    assert (found.newest_complete["step"], found.progress.step) == (250, 300)
-    running = dataclasses.replace(snapshot(Outcome.RUNNING), checkpoints=(both,))
-    assert with_storage(running).checkpoints == (both,)
-    assert until((both,), 3000.0) == (both,)

@@ -122,6 +122,9 @@ class Observed:
         self._task.entry["step"] = self._process.reported
         return stepped
 
+    def sees_end(self, now: float, wall: float) -> None:
+        self.sees_progress(now, wall)
+
     def update(self, now: float, wall: float) -> Hang | None:
         if now < self._next_look:
             return None
