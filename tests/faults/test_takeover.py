@@ -77,6 +77,7 @@ def test_a_spare_takes_the_place_of_the_leads_host_that_was_cut_off(fleet: Fleet
     run = Takeover(scene)
     user.dtctl("up", timeout_s=120)
     eventually(lambda: run.trains("worker:0"), 60, "the lead to train")
+    eventually(lambda: any(output.glob("*.index")), 60, "a checkpoint")
     with never_twice(run, CHIEF):
         struck = time.time()
         fleet.cut(fleet["gpu-3"])

@@ -10,7 +10,6 @@ import typer
 from dtctl.cli.late import console, document, errors, operations, rooms
 from dtctl.cli.options import ClusterFile, OutputOption, Overrides, Scope, on_cluster
 from dtctl.errors import UsageError
-from dtctl.folder import Folder
 
 
 @on_cluster
@@ -34,11 +33,7 @@ def export(
     code = operations.sending.scan_code(checked.cluster)
     made = rooms.export.operation.export(checked.cluster, target, code.code_id, image)
     if to is not None:
-        try:
-            with Folder(to.parent, to.parent, make=0o777) as folder, folder.new(to.name, 0o666) as file:
-                file.write(made.text.encode())
-        except OSError as error:
-            raise UsageError(f"cannot write {to}: {error.strerror}", hint="name a file that does not exist") from error
+        rooms.export.operation.write(made.text, to)
     if output == "json":
         content = {"target": target, "text": made.text, "warnings": list(made.warnings), "file": str(to or "")}
         document.print_json("Export", content)

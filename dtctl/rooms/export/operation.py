@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import yaml
 
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
+from dtctl.errors import UsageError
+from dtctl.folder import Folder
 from dtctl.rooms.export import kubernetes, slurm
 from dtctl.rooms.export.dockerfile import dockerfile
 from dtctl.rooms.export.kubernetes import Exported
@@ -47,6 +50,15 @@ def export(cluster: Cluster, target: str, code_id: str, image: str | None) -> Ex
         warnings = (*warnings, f"image: push yours as {name}, or name another with --image")
     documents = [yaml.safe_dump(one, sort_keys=False, width=1000) for one in made.manifests]
     return Export(target, "\n".join([*_header(cluster, target, warnings), "---\n".join(documents)]), warnings, name)
+
+
+def write(text: str, file: Path) -> None:
+    """Writes a new file. Raises UsageError if it exists, or cannot be written."""
+    try:
+        with Folder(file.parent, file.parent, make=0o777) as folder, folder.new(file.name, 0o666) as opened:
+            opened.write(text.encode())
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}", hint="name a file that does not exist") from error
 
 
 def _warnings(cluster: Cluster, made: Exported, target: str) -> tuple[str, ...]:
