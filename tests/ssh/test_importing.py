@@ -41,9 +41,21 @@ def test_hosts_of_an_ssh_config_are_reached_as_ssh_says(tmp_path: Path) -> None:
     assert "github.com: its user is git" in made.text
 
 
-@pytest.mark.parametrize("line", ['Match exec "touch here"', "Include other"])
-def test_a_file_of_others_runs_nothing_here(line: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Match exec "touch here"',
+        'Match ex"ec" "touch here"',
+        '"Match"exec "touch here"',
+        'match host a exec="touch here"',
+        "Include other",
+        '"Include"other',
+    ],
+)
+def test_a_file_of_others_runs_nothing_here(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "conf").write_text(f"Host a\n{line}\n")
+    (tmp_path / "other").write_text('Match exec "touch here"\n')
     with pytest.raises(ConfigError):
         make(str(tmp_path / "conf"), tmp_path, kind="ssh_config", name="made", jobs=())
     assert not (tmp_path / "here").exists()

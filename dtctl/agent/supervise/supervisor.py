@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..coordinate.voting import Voter
     from ..coordinate.waiting import Waiting
     from ..records.run_state import Intent, Past
+    from ..records.spec import Spec
     from ..records.whole_run import Event
     from ..rooms import Observer
     from ..run.runfiles import RunFiles
@@ -82,7 +83,7 @@ class Supervisor:
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
-        self._observers: List[Observer] = [rooms.load(name)(files, self._spec) for name in rooms.OBSERVERS]
+        self._observers = _observers(files, self._spec)
         self._next_load = 0.0
         self._is_to_leave = False
         self._leaves_since: Optional[float] = None
@@ -363,6 +364,17 @@ class Supervisor:
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
             self._letters.feed(os.read(self._wake, 65536))
+
+
+def _observers(files: RunFiles, spec: Spec) -> List[Observer]:
+    """What rooms observe of the run, as `Supervisor._observe`: without one that cannot begin."""
+    found: List[Observer] = []
+    for name in rooms.OBSERVERS:
+        try:
+            found.append(rooms.load(name)(files, spec))
+        except Exception as error:
+            errors.note("%s: %r" % (name, error))
+    return found
 
 
 def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:

@@ -14,28 +14,22 @@ from dtctl.transport.ssh.mentions import account_home
 
 _KEYWORD = re.compile(r"\s*\"?(?P<keyword>\w+)\"?(?:\s*=\s*|\s+)(?P<rest>.*)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-_PATTERN = re.compile(r"[*?!]")
 
 
 def ssh_config(text: Source, file: Path | None) -> Found:
     """`file`: where the text is, if it is a file. Raises ConfigError, UsageError, TransportError."""
     names: dict[str, Place] = {}
+    own = _is_own(file)
     for place, line in text.lines():
+        if not own:
+            _refuse_foreign(place, line)
         match = _KEYWORD.match(line)
-        if match is None:
+        if match is None or match["keyword"].lower() != "host":
             continue
-        keyword = match["keyword"].lower()
-        if keyword == "host":
-            for found in re.finditer(r"[^\s\"]+", match["rest"]):
-                at = Place(place.file, place.line, match.start("rest") + found.start() + 1)
-                if _NAME.fullmatch(found[0]):
-                    names.setdefault(found[0], at)
-        elif keyword == "match" and re.search(r"(?i)\bexec\b", match["rest"]) and not _is_own(file):
-            raise fail(
-                place, "a Match exec would run a program of this file's choosing here", "take it out, and try again"
-            )
-        elif keyword == "include" and not _is_own(file):
-            raise fail(place, "an Include of a file that is not your own is not followed", "import each file by itself")
+        for found in re.finditer(r"[^\s\"]+", match["rest"]):
+            at = Place(place.file, place.line, match.start("rest") + found.start() + 1)
+            if _NAME.fullmatch(found[0]):
+                names.setdefault(found[0], at)
     if file is None:
         raise UsageError(
             "an SSH configuration is read by `ssh`, from a file", hint="dtctl import FILE --format ssh_config"
@@ -43,7 +37,20 @@ def ssh_config(text: Source, file: Path | None) -> Found:
     if not names:
         hint = "expected lines such as Host gpu-1; patterns (gpu-*) name no machine"
         raise fail(Place(text.name), "no Host of this file is the name of one machine", hint)
-    return _asked(names, file)
+    return _asked(names, file, own)
+
+
+def _refuse_foreign(place: Place, line: str) -> None:
+    """Refuses a line of another's file by which `ssh -G` might run a program, or read more files. Raises ConfigError.
+
+    `ssh` takes quotes out of words, also in the middle of one (ex"ec"), and needs no blank after a closing one: so each
+    line counts that begins with the keyword, whatever its conditions are.
+    """
+    words = re.sub(r"[\s\"'\\]", "", line).lower()
+    if words.startswith("match"):
+        raise fail(place, "a Match may run a program of this file's choosing here (exec)", "take it out, and try again")
+    if words.startswith("include"):
+        raise fail(place, "an Include of a file that is not your own is not followed", "import each file by itself")
 
 
 def _is_own(file: Path | None) -> bool:
@@ -51,8 +58,8 @@ def _is_own(file: Path | None) -> bool:
     return file is not None and file.resolve() == (account_home() / ".ssh/config").resolve()
 
 
-def _asked(names: dict[str, Place], file: Path) -> Found:
-    files, own = ConfigFiles(file), _is_own(file)
+def _asked(names: dict[str, Place], file: Path, own: bool) -> Found:
+    files = ConfigFiles(file)
     machines, left = [], []
     jumps: set[str] = set()
     account = {key: str(value) for key, value in ConfigFiles(Path("/dev/null")).lookup(SshSettings("x")).items()}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Tuple
+    from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-    from .records import Flow, Interface, Resource, Sample, TaskUse
+    from .records import Flow, Interface, Sample, TaskUse
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 _LONGEST_S = 1e9
 _MOST = 1e18
@@ -24,21 +27,13 @@ def added(samples: Sequence[Sample]) -> Optional[Sample]:
         "busy_s": _sum_s([one["busy_s"] for one in samples]),
         "stolen_s": _sum_s([one["stolen_s"] for one in samples]),
         "swapped_bytes": _sum([one["swapped_bytes"] for one in samples]),
-        "waited_s": _waits(samples),
-        "interfaces": _interfaces(samples),
-        "tasks": _tasks(samples),
+        "waited_s": _by_name((one["waited_s"] for one in samples), _added_s),
+        "interfaces": _by_name((one["interfaces"] for one in samples), _interface),
+        "tasks": _by_name((one["tasks"] for one in samples), _task),
         "flows": _flows(samples),
         "flows_omitted": max(one["flows_omitted"] for one in samples),
         "traffic": last["traffic"],
     }
-
-
-def _waits(samples: Sequence[Sample]) -> Dict[Resource, float]:
-    waited: Dict[Resource, float] = {}
-    for one in samples:
-        for what, seconds in one["waited_s"].items():
-            waited[what] = _sum_s([waited.get(what), seconds]) or 0.0
-    return waited
 
 
 def _sum_s(values: Sequence[Optional[float]]) -> Optional[float]:
@@ -47,16 +42,20 @@ def _sum_s(values: Sequence[Optional[float]]) -> Optional[float]:
     return round(min(_LONGEST_S, sum(known)), 3) if known else None
 
 
+def _added_s(before: float, after: float) -> float:
+    return _sum_s([before, after]) or 0.0
+
+
 def _sum(values: Sequence[float]) -> float:
     return min(_MOST, sum(values))
 
 
-def _interfaces(samples: Sequence[Sample]) -> Dict[str, Interface]:
-    found: Dict[str, Interface] = {}
-    for one in samples:
-        for name, link in one["interfaces"].items():
-            before = found.get(name)
-            found[name] = link if before is None else _interface(before, link)
+def _by_name(groups: Iterable[Mapping[K, V]], add: Callable[[V, V], V]) -> Dict[K, V]:
+    """The sum of what has the same name."""
+    found: Dict[K, V] = {}
+    for group in groups:
+        for name, value in group.items():
+            found[name] = add(found[name], value) if name in found else value
     return found
 
 
@@ -66,15 +65,6 @@ def _interface(before: Interface, after: Interface) -> Interface:
         "received_bytes": _sum([before["received_bytes"], after["received_bytes"]]),
         "bits_a_second": after["bits_a_second"],
     }
-
-
-def _tasks(samples: Sequence[Sample]) -> Dict[str, TaskUse]:
-    found: Dict[str, TaskUse] = {}
-    for one in samples:
-        for task, use in one["tasks"].items():
-            before = found.get(task)
-            found[task] = use if before is None else _task(before, use)
-    return found
 
 
 def _task(before: TaskUse, after: TaskUse) -> TaskUse:
