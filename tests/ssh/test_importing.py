@@ -101,3 +101,60 @@ def test_what_ssh_refuses_is_reported_with_the_name_of_the_file(tmp_path: Path) 
     with pytest.raises(TransportError, match="cannot read its configuration") as caught:
         make(str(tmp_path / "conf"), tmp_path, kind="ssh_config", name="made", jobs=())
     assert f"{tmp_path}/conf: line 2: Bad configuration option: prot" in caught.value.detail
+
+
+PUBLISHED = {
+    "two names, ControlMaster": (
+        "Host *\n     ServerAliveInterval 300\n\nHost vinci vinci.lab.example\n    ForwardAgent yes\n"
+        "    ControlPath ~/.ssh/%r-%h-cm\n    ControlMaster auto\n",
+        ["vinci", "vinci.lab.example"],
+    ),
+    "two names of one machine": ("Host v vinci\n  HostName 10.0.0.5\n", ["v"]),
+    "names with domains, a user": (
+        "Host eva.fit.example\n    User x08\n\nHost merlin.fit.example\n    User x08\n\n"
+        "Host minerva\n  HostName minerva1.fit.example\n",
+        ["eva.fit.example", "merlin.fit.example", "minerva"],
+    ),
+    "keyword=value, capitals": ("HOST=gpu-1\n  HOSTNAME=10.0.0.8\n  User = train\n", ["gpu-1"]),
+    "a jump host and a wildcard": (
+        "Host gate\n  HostName gate.example.com\nHost node-*\n  ProxyJump gate\nHost node-1 node-2\n  User me\n",
+        ["node-1", "node-2"],
+    ),
+    "ProxyCommand with -W": (
+        "Host bastion\n  HostName 1.2.3.4\nHost gpu\n  HostName 10.0.0.9\n  ProxyCommand ssh -W %h:%p bastion\n",
+        ["bastion", "gpu"],
+    ),
+    "repositories beside machines": (
+        "Host github.com gitlab.com\n  User git\n  IdentityFile ~/.ssh/git\nHost gpu\n  HostName 10.0.0.9\n",
+        ["gpu"],
+    ),
+    "tabs, comments, several keys": (
+        "# lab\nHost\tlab-1\n\tHostName\t10.1.1.1\t# rack 3\n\tIdentityFile\t~/.ssh/a\n\tIdentityFile\t~/.ssh/b\n",
+        ["lab-1"],
+    ),
+    "ports and local forwards": (
+        "Host lab\n  HostName lab.example.com\n  Port 2222\n  LocalForward 8888 localhost:8888\n"
+        "Host lab-2\n  HostName lab.example.com\n  Port 2223\n",
+        ["lab", "lab-2"],
+    ),
+    "host keys off, as for machines of a cloud": (
+        "Host worker-a worker-b\n  User root\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n",
+        ["worker-a", "worker-b"],
+    ),
+    "a negation and quoted names": ('Host "n-1" !n-2 n-3\n  User me\n', ["n-1", "n-3"]),
+}
+
+
+@pytest.mark.parametrize("title", PUBLISHED)
+def test_a_published_configuration_becomes_its_machines(title: str, tmp_path: Path, project: Path) -> None:
+    text, names = PUBLISHED[title]
+    (tmp_path / "conf").write_text(text)
+    made = make(str(tmp_path / "conf"), project, kind=None, name="made", jobs=())
+    write(made, force=False)
+    assert (made.format, list(load_cluster(made.file).hosts)) == ("ssh_config", names)
+
+
+def test_patterns_alone_name_no_machine(tmp_path: Path, project: Path) -> None:
+    (tmp_path / "conf").write_text("Host *amazonaws.com\n  IdentityFile ~/.ssh/key.pem\n  User root\n")
+    with pytest.raises(ConfigError, match="is the name of one machine"):
+        make(str(tmp_path / "conf"), project, kind=None, name="made", jobs=())

@@ -73,6 +73,7 @@ def _is_own(file: Path | None) -> bool:
 def _asked(names: dict[str, Place], files: ConfigFiles, own: bool) -> Found:
     machines, left = [], []
     jumps: set[str] = set()
+    reached: dict[tuple[str, ...], str] = {}
     account = {key: str(value) for key, value in ConfigFiles(Path("/dev/null")).lookup(SshSettings("x")).items()}
     for name, place in names.items():
         said = files.lookup(SshSettings(name))
@@ -81,6 +82,11 @@ def _asked(names: dict[str, Place], files: ConfigFiles, own: bool) -> Found:
             continue
         jump = str(said.get("proxyjump", ""))
         jumps |= {split_place(hop)[1] for hop in jump.split(",") if hop and hop != "none"}
+        place_there = tuple(str(said[key]) for key in ("hostname", "port", "user"))
+        first = reached.setdefault(place_there, name)
+        if first != name:
+            left.append(Note(f"{name}: another name of {first}", place))
+            continue
         if "proxycommand" in said and not own:
             left.append(Note(f"ProxyCommand of {name}: it belongs into ~/.ssh/config", place))
         if own:
