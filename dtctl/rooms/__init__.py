@@ -85,6 +85,7 @@ ROOMS: Mapping[str, Room] = {
         needs=("metrics", "network"),
     ),
     "speed": Room({"speed": Command("Watch", "READS", "Find out why a run is slow, and what makes it faster")}),
+    "gpus": Room({"gpus": Command("Watch", "READS", "Show the GPUs of every host, who uses them, and which are free")}),
     "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers", "restart")}),
     "execute": Room(
         {

@@ -123,6 +123,8 @@ COMMANDS = {
         _spoken("metrics --csv -f", endless=True),
         _spoken("dump", endless=True, shows=True),
         _spoken("dump -o json", endless=True, shows=True),
+        _spoken("gpus", shows=True),
+        _spoken("gpus -o json", shows=True),
         _spoken("speed"),
         _spoken("speed -o json"),
         _spoken("tensorboard", endless=True),

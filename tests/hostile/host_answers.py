@@ -158,6 +158,18 @@ class Host:
             yield {"type": "dump", "task": task, "attempt": 1, "state": "running", "processes": [process]}, b""
         yield {"type": "result", "run": RUN}, b""
 
+    def _gpus(self, request: Fields) -> Answer:
+        user = {"pid": 77, "name": f"{MARK} {self.name}", "user": "ada", "used_bytes": 3 << 30}
+        one = {
+            "index": 0,
+            "name": "A100",
+            "busy": 0.9,
+            "used_bytes": 3 << 30,
+            "memory_bytes": 40 << 30,
+            "users": [user],
+        }
+        yield {"type": "result", "gpus": {"problem": "", "text": "", "each": [one]}}, b""
+
     def _speed(self, request: Fields) -> Answer:
         tasks = tasks_on(self.name)
         use = {"seconds": 60.0, "cpu_s": 50.0, "thread_s": 40.0, "thread": f"python {MARK} {self.name}", "threads": 9}

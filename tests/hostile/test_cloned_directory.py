@@ -81,7 +81,7 @@ COMMANDS = (
     *("validate", "plan", "plan worker:0", "up --dry-run", "check", "check --deep", "check --local", "check -o json"),
     *("up", "up -q --replace", "up -f", "up -o json", "push", "trust --yes", "explain hang", "schema"),
     *("status", "status -o json", "diagnose", "logs", "logs -n all", "events", "metrics", "dump", "runs", "wait"),
-    *("speed", "import ssh_config", "export jobset", "export dockerfile"),
+    *("gpus", "speed", "import ssh_config", "export jobset", "export dockerfile"),
     *(
         "compare demo-1 demo-2",
         "code demo-1",
