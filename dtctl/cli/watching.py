@@ -95,6 +95,7 @@ def watch(
     """
     from dtctl.agent.run.run_events import events_of
 
+    record = with_machines(scope, record, None if timeout_s is None else time.monotonic() + timeout_s)
     directory = record.file.parent if record.file else Path()
     cluster = started or operations.hooks.cluster_with_hooks(record.file, record.cluster)
     hooks = allowed_hooks(cluster, operations.hooks.hooks_here(cluster.hooks.values() if cluster else ()))
@@ -127,6 +128,36 @@ def watch(
             errors.note("the timeout has expired; the run continues")
             raise typer.Exit(ExitCode.TIMEOUT) from None
     raise AssertionError("following ends with Ended")
+
+
+QUEUE_LOOK_S = 2.0
+"""The interval at which a command that waits for machines asks their engine."""
+
+
+def with_machines(scope: Scope, record: RunRecord, deadline: float | None = None) -> RunRecord:
+    """The run as it is written down when an engine has lent it machines; others are returned as they are.
+
+    `deadline`: on the monotonic clock; the command ends then.
+    """
+    shown = ""
+    with scope.detached("dtctl status    shows its place in the queue", "dtctl stop      takes it out"):
+        while (held := operations.engines.allocation_of(record)) is not None:
+            if not operations.waiting.has_no_machines(record, held):
+                break
+            line = render.allocation.line(held)
+            if held.phase == "ended":
+                raise DtctlError(f"run {record.run or record.cluster} has not started", detail=line)
+            if line != shown:
+                errors.note(f"{record.run or record.cluster}: {line}")
+            shown = line
+            if deadline is not None and time.monotonic() > deadline:
+                errors.note("the timeout has expired; the run waits on")
+                raise typer.Exit(ExitCode.TIMEOUT)
+            time.sleep(QUEUE_LOOK_S)
+            newer = scope.memory.newest_of(record.file) if record.file and scope.run is None else None
+            newer = newer or (scope.memory.load(record.run) if record.run else None)
+            record = newer or record
+    return record
 
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:

@@ -1,0 +1,41 @@
+"""A run that has no machines yet: it waits for those of an engine."""
+
+from __future__ import annotations
+
+import time
+
+from dtctl.agent.records.reasons import fact
+from dtctl.model import TaskState
+from dtctl.operations.engines import Allocation, engine_of_record
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus, Verdict
+
+
+def has_no_machines(record: RunRecord, allocation: Allocation) -> bool:
+    """Whether nothing of the run can be asked on machines: it waits for them, or they are being prepared."""
+    return allocation.phase == "pending" or not record.begun
+
+
+def status_of_waiting(record: RunRecord, allocation: Allocation) -> RunStatus:
+    """The status of a run that has no machines yet, or never had any."""
+    over = allocation.phase == "ended"
+    state = TaskState.STOPPED if over else TaskState.PENDING
+    why = fact("no_task_runs")
+    return RunStatus(
+        record=record,
+        tasks={task: TaskStatus.unknown(task, host, why, state) for task, host in record.roster.items()},
+        verdict=Verdict(Outcome.STOPPED if over else Outcome.CREATED, (why,)),
+        checkpoints=(),
+        time=time.time(),
+        allocation=allocation,
+    )
+
+
+def cancelled(record: RunRecord) -> bool:
+    """Takes a run out of the queue of its engine; False if it does not wait there."""
+    engine = engine_of_record(record)
+    allocation = engine.allocation(record) if engine is not None else None
+    if engine is None or allocation is None or allocation.phase != "pending":
+        return False
+    engine.cancel(allocation)
+    return True
