@@ -91,11 +91,31 @@ def watch(
 ) -> tuple[operations.snapshot.RunStatus, Container[tuple[str, str]]]:
     """Prints events as they come until the run has ended. Returns its end, and the causes of losses that were printed.
 
+    A run that waits for machines is awaited, and so is the one that its job starts when it waits in the queue again.
+
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        record = with_machines(scope, record, deadline)
+        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        found = _watch(scope, record, wanted, printer, timeout_s=left_s, started=started, fresh=fresh)
+        if scope.run is not None or not operations.waiting.is_queued_again(found[0]):
+            return found
+
+
+def _watch(
+    scope: Scope,
+    record: RunRecord,
+    wanted: LogRequest,
+    printer: LogPrinter | None,
+    *,
+    timeout_s: float | None,
+    started: Cluster | None,
+    fresh: bool,
+) -> tuple[operations.snapshot.RunStatus, Container[tuple[str, str]]]:
     from dtctl.agent.run.run_events import events_of
 
-    record = with_machines(scope, record, None if timeout_s is None else time.monotonic() + timeout_s)
     directory = record.file.parent if record.file else Path()
     cluster = started or operations.hooks.cluster_with_hooks(record.file, record.cluster)
     hooks = allowed_hooks(cluster, operations.hooks.hooks_here(cluster.hooks.values() if cluster else ()))
@@ -144,7 +164,7 @@ def with_machines(scope: Scope, record: RunRecord, deadline: float | None = None
         while (held := operations.engines.allocation_of(record)) is not None:
             if not operations.waiting.has_no_machines(record, held):
                 break
-            line = render.allocation.line(held)
+            line = render.allocation.line(dataclasses.replace(held, left_s=None))
             if held.phase == "ended":
                 raise DtctlError(f"run {record.run or record.cluster} has not started", detail=line)
             if line != shown:

@@ -29,6 +29,8 @@ class Allocation:
     """The engine's own word."""
     phase: str
     """`pending`: the run waits for them; `running`: it has them; `ended`: they were given back."""
+    ending: bool = False
+    """The job is about to end, or to wait again."""
     reason: str = ""
     """Why it waits, in the engine's word."""
     position: int | None = None
@@ -37,6 +39,8 @@ class Allocation:
     """How long the run may keep them; None: without a limit, or unknown."""
     nodes: str = ""
     """Their names, folded as the engine does it."""
+    run: str | None = None
+    """The run for which the job has them, or waits: a job that is queued again starts another one."""
 
 
 @dataclass(frozen=True)

@@ -109,14 +109,14 @@ ROOMS: Mapping[str, Room] = {
     "export": Room(
         {"export": Command("Cluster file", "FILE", "Write the cluster as a JobSet, a TFJob or a Slurm batch file")}
     ),
-    "slurm": Room(transport="transport.SlurmTransport.of", engine="engine.ENGINE"),
+    "slurm": Room(transport="transport.transport_of", engine="engine.ENGINE"),
 }
 
 
 def of(name: str, part: str) -> str | None:
     """Where the room of this name has that part, as MODULE:NAME; None if it has none, or there is no such room."""
     own: str = getattr(ROOMS.get(name), part, "")
-    module, _, attribute = own.partition(".")
+    module, _, attribute = own.rpartition(".")
     return f"{__name__}.{name}.{module}:{attribute}" if own else None
 
 

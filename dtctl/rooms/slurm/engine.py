@@ -14,7 +14,7 @@ from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.placement import TRANSPORT, given, machines, placed, unknown_nodes
-from dtctl.rooms.slurm.submission import Submission, log_of, submit
+from dtctl.rooms.slurm.submission import Submission, log_of, run_of, submit
 
 
 class SlurmEngine:
@@ -50,22 +50,26 @@ class SlurmEngine:
         return Submitted(dataclasses.replace(record, hosts=hosts), job, len(machines(cluster)), log)
 
     def allocation(self, record: RunRecord) -> Allocation | None:
+        if given(os.environ) is not None:  # within the job
+            return None
         jobs = {_job(host.reach) for host in record.hosts.values() if isinstance(host.reach, OtherTransport)}
         if len(jobs) != 1 or not (name := jobs.pop()):
             return None
         job = queue.own_jobs().get(name)
         if job is None:
             return Allocation(TRANSPORT, name, "UNKNOWN", "ended")
-        waits = job.phase == "pending"
+        waits, is_live = job.phase == "pending", job.phase != "ended"
         return Allocation(
             engine=TRANSPORT,
             job=name,
             state=job.state,
             phase=job.phase,
+            ending=job.state == "COMPLETING",
             reason=job.reason if waits else "",
             position=queue.position(job) if waits else None,
             left_s=job.left_s if job.phase == "running" else None,
             nodes=job.nodes,
+            run=run_of(record.run, queue.restarts(name)) if record.run and is_live else None,
         )
 
     def cancel(self, allocation: Allocation) -> None:

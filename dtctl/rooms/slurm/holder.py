@@ -28,6 +28,8 @@ from pathlib import Path
 PR_SET_CHILD_SUBREAPER = 36
 """prctl(2)"""
 CONNECT_S = 30.0
+LAST_S = 5.0
+"""How long sessions that are open may go on when the holder ends."""
 END_S = 10.0
 NAME = "\0dtctl/slurm/{}/{}"
 """The holder's socket, by job and node. The name is no secret: both sides check that the other one is the same user."""
@@ -117,6 +119,11 @@ class Sessions:
                 break
             if self._listener.fileno() in ready:
                 self._accept()
+        self._listener.close()
+        deadline = time.monotonic() + LAST_S
+        while self._asked and time.monotonic() < deadline:  # these may be reading how the run has ended
+            time.sleep(0.05)
+            self._reap()
         end_descendants()
 
     def _accept(self) -> None:

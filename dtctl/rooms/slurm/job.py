@@ -7,6 +7,7 @@ On SIGTERM (the time limit, a preemption, `scancel`) it stops the run, so that t
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shlex
@@ -22,7 +23,7 @@ from pathlib import Path
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.placement import VARIABLE, Given, Node
-from dtctl.rooms.slurm.submission import ENDS_S, Submission
+from dtctl.rooms.slurm.submission import ENDS_S, Submission, run_of
 from dtctl.rooms.slurm.transport import HOLDER
 from dtctl.transport import payload
 
@@ -52,16 +53,21 @@ def run(submission: Submission, environ: Mapping[str, str]) -> int:
     job, restarts = environ["SLURM_JOB_ID"], int(environ.get("SLURM_RESTART_COUNT", "0"))
     ends = Ends()
     folded = environ["SLURM_JOB_NODELIST"]
-    names = queue.node_names(folded)
+    own = environ["SLURMD_NODENAME"]
+    names = tuple(sorted(queue.node_names(folded), key=lambda name: name != own))
     with Holders(job, names, ends) as holders:
         gpus = holders.await_all()
         addresses = queue.node_addresses(folded)
         nodes = tuple(Node(name, addresses.get(name, name), count_of(gpus[name])) for name in names)
-        run_id = f"{submission.run}-r{restarts}" if restarts else submission.run
+        run_id = run_of(submission.run, restarts)
         given = Given(job, run_id, nodes)
         say(f"job {job} on {folded}: run {run_id}")
         code = follow(submission, given, ends)
-    if ends.asked and submission.requeue and is_running(job):
+        again = ends.asked and submission.requeue and is_running(job)
+        if again and not may_continue(submission, run_id):
+            say(f"job {job} does not wait in the queue again: it has come no further than the time before")
+            again = False
+    if again:
         say(f"job {job} waits in the queue again, and continues from the newest checkpoint")
         queue.ask(["scontrol", "requeue", job])
         time.sleep(END_S)  # Slurm ends this script
@@ -149,13 +155,15 @@ def follow(submission: Submission, given: Given, ends: Ends) -> int:
         [*DTCTL, "up", submission.file, *words, "--follow", "--replace"],
         env={**os.environ, VARIABLE: given.to_json()},
         stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Slurm's SIGTERM to the script would end it before the run
+        preexec_fn=_end_with_script,
     )
     while up.poll() is None and not ends.asked:
         time.sleep(LOOK_S)
     if up.poll() is None:
-        stop(submission, given)
-        with suppress(subprocess.TimeoutExpired):
-            up.wait(ENDS_S)
+        if stop(submission, given):
+            with suppress(subprocess.TimeoutExpired):
+                up.wait(ENDS_S)
         if up.poll() is None:
             up.send_signal(signal.SIGINT)  # cancels a start, and leaves a run alone
             with suppress(subprocess.TimeoutExpired):
@@ -167,22 +175,62 @@ def follow(submission: Submission, given: Given, ends: Ends) -> int:
     return code if code >= 0 else 128 - code
 
 
+def _end_with_script() -> None:
+    """Lets the kernel end this process when the batch script is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2)"""
 DTCTL = (sys.executable, "-m", "dtctl")
 
 
-def stop(submission: Submission, given: Given) -> None:
-    """Stops the run with its grace; Slurm itself ends what takes longer than it allows."""
+def stop(submission: Submission, given: Given) -> bool:
+    """Stops the run with its grace, if it has started; Slurm itself ends what takes longer than it allows."""
+    from dtctl.operations.history import Memory
+    from dtctl.operations.stop import StopOrder
+    from dtctl.operations.stop import stop as stop_run
+    from dtctl.transport.connect import Transports
+
+    record = Memory().load(given.run)
+    if record is None or not record.begun:
+        return False
     say(f"job {given.job} is to end: run {given.run} is stopped, and its tasks may save")
-    argv = [*DTCTL, "stop", "-c", submission.file, "--run", given.run]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(argv, stdin=subprocess.DEVNULL, timeout=2 * submission.grace_s + ENDS_S, check=False)
+    try:
+        ended = stop_run(record, Transports(), tuple(record.roster), StopOrder(f"Slurm job {given.job}"))
+    except DtctlError as error:
+        say(f"run {given.run} could not be stopped: {error.summary}")
+        return False
+    for name, failure in ended.errors.items():
+        say(f"{name}: {failure.summary}")
+    return True
+
+
+def may_continue(submission: Submission, run: str) -> bool:
+    """Whether another start of the job can come further than this one: it has passed the step of the one before.
+
+    Programs that report no step may always continue.
+    """
+    from dtctl.operations.history import Memory
+    from dtctl.operations.status import status
+    from dtctl.transport.connect import Transports
+
+    record = Memory().load(run)
+    step = None
+    if record is not None:
+        with suppress(DtctlError):
+            step = status(record, Transports()).progress.step
+    before = submission.step()
+    if step is not None:
+        submission.keep_step(step)
+    return step is None or before is None or step > before
 
 
 def is_running(job: str) -> bool:
     """Whether the job has been warned only: one that is cancelled is ending already."""
     with suppress(DtctlError):
         found = queue.own_jobs().get(job)
-        return found is not None and found.state == "RUNNING"
+        return found is not None and found.phase == "running"
     return False
 
 

@@ -49,9 +49,13 @@ def given(environ: Mapping[str, str]) -> Given | None:
 
 
 def machines(cluster: Cluster) -> tuple[str, ...]:
-    """The hosts that become nodes: those with a task, then spares, each in the order of the file."""
+    """The hosts that become nodes: the lead's, then others with a task, then spares, each in the order of the file.
+
+    The first node is that of the batch script, which can reach the coordinator there even when the job is ending.
+    """
     used = {host for job in cluster.jobs.values() for host in job.hosts}
-    return (*(name for name in cluster.hosts if name in used), *cluster.spares)
+    lead = cluster.host_of(cluster.lead).name
+    return (lead, *(name for name in cluster.hosts if name in used and name != lead), *cluster.spares)
 
 
 def most_tasks(cluster: Cluster) -> int:

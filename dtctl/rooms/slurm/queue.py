@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -13,8 +14,8 @@ LIMIT_S = 60.0
 """How long a program of Slurm's may take: its own time-outs towards the controller are shorter."""
 
 PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
-"""Long names of states (squeue(1)); a job in any other one has ended."""
+RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING")
+"""Long names of states (squeue(1)). A job in any other one has ended; one that is COMPLETING takes no step any more."""
 
 _FORMAT = "%i|%T|%r|%L|%N|%P|%Q"
 
@@ -28,7 +29,7 @@ class Job:
     reason: str
     left_s: float | None
     nodes: str
-    """As Slurm folds them: n[1-3]."""
+    """Their names, folded as n[1-3]."""
     partition: str
     priority: int
 
@@ -75,6 +76,12 @@ def own_jobs() -> dict[str, Job]:
     """The user's jobs that Slurm still knows, by id. Ended ones are forgotten after MinJobAge (slurm.conf(5))."""
     lines = ask(["squeue", "--me", "--states=all", "--noheader", f"--format={_FORMAT}"]).splitlines()
     return {job.id: job for job in map(_read, lines) if job is not None}
+
+
+def restarts(job: str) -> int:
+    """How often the job was started again; 0 if Slurm has forgotten it."""
+    found = re.search(r"(?:^|\s)Restarts=(\d+)(?:\s|$)", ask(["scontrol", "show", "job", "--oneliner", job]))
+    return int(found[1]) if found else 0
 
 
 def _read(line: str) -> Job | None:

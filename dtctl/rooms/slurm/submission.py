@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dtctl.config.cluster import Cluster
@@ -42,6 +44,31 @@ class Submission:
             return cls(**{**data, "overrides": tuple(data["overrides"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DtctlError(f"{path} is not a run that waits for its job", detail=str(error)) from error
+
+    def step(self) -> int | None:
+        """The step that the start before has reached."""
+        try:
+            return int(read_regular(_step_file(self.run), LIMIT_BYTES))
+        except (OSError, ValueError):
+            return None
+
+    def keep_step(self, step: int) -> None:
+        """Without it the next start is not compared with this one."""
+        with suppress(OSError):
+            replace_file(_step_file(self.run), str(step).encode())
+
+
+def _step_file(run: str) -> Path:
+    return directory() / f"{run}.step"
+
+
+def run_of(run: str, restarts: int) -> str:
+    """The id of the run that a job starts after so many restarts; `run`: that of any of its runs."""
+    first = _RESTARTED.sub("", run)
+    return f"{first}-r{restarts}" if restarts else first
+
+
+_RESTARTED = re.compile(r"(?<=-[0-9a-f]{4})-r[0-9]+\Z")
 
 
 def directory() -> Path:

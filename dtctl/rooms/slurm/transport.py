@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.agent.host.readonly import READ_ONLY
-from dtctl.errors import TransportError
+from dtctl.agent.records.values import READ_ONLY
+from dtctl.errors import DtctlError, TransportError
 from dtctl.model import OtherTransport
 from dtctl.rooms.slurm import queue
 from dtctl.transport.local import Child, ChildStream, LocalTransport
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 HOLDER = Path(__file__).with_name("holder.py")
 FRESH_S = 2.0
-"""For how long an answer of Slurm's about jobs is used again."""
+"""The time for which an answer of Slurm's about jobs is used again."""
+END_S = 5.0
+"""How long a job whose nodes take no session any more may take to end."""
+LOOK_S = 0.3
 STEP_S = 30
 """How long `srun` waits for a node that is busy or has failed."""
 
@@ -56,13 +59,22 @@ class Jobs:
         self._known: dict[str, queue.Job] = {}
         self._asked = float("-inf")
 
-    def phase(self, job: str) -> str:
-        """As Allocation.phase."""
+    def phase(self, job: str, fresh_s: float = FRESH_S) -> str:
+        """The phase of the job's allocation (operations/engines.py)."""
         with self._lock:
-            if time.monotonic() - self._asked > FRESH_S:
+            if time.monotonic() - self._asked > fresh_s:
                 self._known, self._asked = queue.own_jobs(), time.monotonic()
             found = self._known.get(job)
         return found.phase if found is not None else "ended"
+
+    def ends(self, job: str) -> bool:
+        """Whether the job ends within a moment."""
+        deadline = time.monotonic() + END_S
+        while self.phase(job, LOOK_S) == "running":
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_S)
+        return self.phase(job) == "ended"
 
 
 class SlurmTransport:
@@ -72,28 +84,57 @@ class SlurmTransport:
         self._options = options
         self._jobs = Jobs()
 
-    @classmethod
-    def of(cls, options: TransportOptions) -> SlurmTransport:
-        return cls(options)
-
     def open(self, host: Host) -> Session:
         job, node = job_and_node(host)
-        phase = "running" if os.environ.get("SLURM_JOB_ID") == job else self._jobs.phase(job)
+        is_here = os.environ.get("SLURM_JOB_ID") == job
+        phase = "running" if is_here else self._jobs.phase(job)
         if phase == "pending":
             raise TransportError(
                 f"{host.name} has no machine yet: job {job} waits in the queue",
                 hint="dtctl status    shows why; dtctl stop    takes it out of the queue",
             )
         if phase == "ended":
-            given_back = LocalTransport(
-                self._options.local_root, waiting=self._options.waiting, environ={READ_ONLY: "1"}
-            )
-            return given_back.open(host)
-        argv = [*step_of(job, node), sys.executable, "-IS", str(HOLDER), "enter"]
+            return self._beside_files(host)
+        session = converse(host, ChildStream(self._step(job, node, is_here=is_here)), self._options.waiting)
         try:
-            child = Child(argv, queue.environment())
+            session.greeted()
+        except DtctlError as error:
+            session.close()
+            if not is_here and isinstance(error, TransportError) and self._jobs.ends(job):
+                return self._beside_files(host)
+            raise _unreached(job, node, error) from error
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _step(self, job: str, node: str, *, is_here: bool) -> Child:
+        words, environ = [sys.executable, "-IS", str(HOLDER), "enter"], queue.environment()
+        if is_here and os.environ.get("SLURMD_NODENAME") == node:  # no new step begins in a job that is ending
+            environ |= {"SLURM_JOB_ID": job, "SLURMD_NODENAME": node}
+        else:
+            words = [*step_of(job, node), *words]
+        try:
+            return Child(words, environ)
         except OSError as error:
-            raise TransportError(
-                f"cannot run srun to reach {host.name}: {error.strerror}", hint="run dtctl on a login node"
-            ) from error
-        return converse(host, ChildStream(child), self._options.waiting)
+            summary = f"cannot run {words[0]} to reach {node}: {error.strerror}"
+            raise TransportError(summary, hint="run dtctl on a login node of the Slurm cluster") from error
+
+    def _beside_files(self, host: Host) -> Session:
+        """A session that reads the run's files on this machine, and starts nothing."""
+        options, environ = self._options, {READ_ONLY: "1"}
+        return LocalTransport(options.local_root, waiting=options.waiting, environ=environ).open(host)
+
+
+def _unreached(job: str, node: str, error: DtctlError) -> DtctlError:
+    if not isinstance(error, TransportError):
+        return error
+    return TransportError(
+        f"{node} cannot be reached by a step of job {job}",
+        detail="\n".join(filter(None, [error.summary, error.detail])),
+        hint=f"scontrol show job {job}    shows the job, and scontrol show node {node} the node",
+    )
+
+
+def transport_of(options: TransportOptions) -> SlurmTransport:
+    return SlurmTransport(options)
