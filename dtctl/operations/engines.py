@@ -31,6 +31,8 @@ class Allocation:
     """`pending`: the run waits for them; `running`: it has them; `ended`: they were given back."""
     ending: bool = False
     """The job is about to end, or to wait again."""
+    is_node_failure: bool = False
+    """The job has ended because a machine was lost."""
     reason: str = ""
     """Why it waits, in the engine's word."""
     position: int | None = None

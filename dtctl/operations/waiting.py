@@ -33,6 +33,22 @@ def status_of_waiting(record: RunRecord, allocation: Allocation) -> RunStatus:
     )
 
 
+def given_back(found: RunStatus, allocation: Allocation) -> RunStatus:
+    """The status of a run whose machines are gone: it has failed unless it was decided before, and its tasks were ended
+    with the job. Those of a node that has failed may go on if only its network has.
+    """
+    if found.verdict.outcome.decided or not found.time:
+        return found
+    why = fact("said", text=f"job {allocation.job} has ended: {allocation.state}")
+    state = TaskState.LOST if allocation.is_node_failure else TaskState.STOPPED
+    tasks = {
+        task: one if one.state.final else TaskStatus(task, one.host, state, {**one.entry, "why": [why]})
+        for task, one in found.tasks.items()
+    }
+    verdict = Verdict(Outcome.FAILED, (why,))
+    return dataclasses.replace(found, tasks=tasks, verdict=verdict, coordination=None, away=None, errors={})
+
+
 def cancelled(record: RunRecord) -> bool:
     """Takes a run out of the queue of its engine; False if it does not wait there."""
     engine = engine_of_record(record)
