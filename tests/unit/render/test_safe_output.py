@@ -14,6 +14,7 @@ import pty
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -26,7 +27,7 @@ from dtctl.agent.records import answers
 from dtctl.agent.records import gc as gc_records
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
-from dtctl.agent.records.vitals import Frame, Gpu, Gpus, GpuUser, Stack, Thread
+from dtctl.agent.records.vitals import Frame, Stack, Thread
 from dtctl.agent.records.whole_run import Alert, HistoryEvent, RunView
 from dtctl.agent.rooms.checkpoints.records import Pruned
 from dtctl.agent.rooms.checkpoints.records import Verified as VerifiedRecord
@@ -92,7 +93,6 @@ from dtctl.rooms.diagnose import screen as diagnose_screen
 from dtctl.rooms.diagnose.operation import Diagnosis, in_short
 from dtctl.rooms.dump import screen as dump
 from dtctl.rooms.dump.operation import Dumped, Dumps
-from dtctl.rooms.gpus import screen as gpus_screen
 from dtctl.rooms.metrics import screen as scalars
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.pages import comparing_document as compare_document
@@ -106,6 +106,7 @@ from dtctl.rooms.speed.operation import Speed
 from dtctl.rooms.speed.verdicts import judged
 from dtctl.rooms.tensorboard import Location as BoardPlace
 from dtctl.rooms.tensorboard import screen as tensorboard
+from tests import of_rooms
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
@@ -147,15 +148,6 @@ def measured() -> Speed:
     verdicts = (*judged([one]), *judged([two]))
     assert [verdict.kind for verdict in verdicts] == ["busy_server", "unbalanced"]
     return Speed("demo-1", verdicts, 1, merged([two]), 1.0, 99.0)
-
-
-def gpus_of_hosts() -> dict[str, Any]:
-    """A GPU with a poisoned user, and a host whose driver answers with poison."""
-    user = made(GpuUser, pid=7, name=f"python{BAD}"[:100], user=f"ada{BAD}"[:100])
-    own = made(GpuUser, pid=8, name="python", user="ada", run="demo-1", task="worker:0")
-    each = [made(Gpu, index=0, name=f"A100{BAD}"[:200], memory_bytes=10, used_bytes=9, users=[user, own])]
-    broken = made(Gpus, problem="error", text=f"driver{BAD}")
-    return {f"a{BAD}": {"gpus": made(Gpus, each=each)}, f"b{BAD}": {"gpus": broken}}
 
 
 def poisoned(value: Any) -> Any:
@@ -432,6 +424,7 @@ INSPECTED = Inspected(Revision("12ab", "main", "url", 1, 1, "note"), "", (), ("p
 BETWEEN = Between("demo-1", "demo-2", ("12ab One",), ("34cd Two",), ("train.py",), ("-old", "+new"))
 
 SHOWS: dict[str, Callable[[], object]] = {
+    **{name: partial(show, BAD) for name, show in of_rooms.table("SHOWS").items()},
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
@@ -496,7 +489,6 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
-    "show_gpus": lambda: gpus_screen.show_gpus(gpus_of_hosts()),
     "show_speed": lambda: speed.show_speed(measured()),
     "say_shown": lambda: tensorboard.say_shown(BoardPlace("a", "one_host"), [f"/dir{BAD}"]),
     "show_url": lambda: page.show_url(f"http://127.0.0.1:1/{BAD}", {}, f"note{BAD}", json=False),

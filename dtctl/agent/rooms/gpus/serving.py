@@ -15,4 +15,7 @@ WAIT_S = 15.0
 
 
 def gpus(talk: Conversation, request: Request) -> GpusResult:
+    """The GPUs of the host as its driver knows them now, and the processes that hold memory of them, by user and
+    program; those of this user's runs also by run and task. It needs no run.
+    """
     return {"gpus": Reader().wait(WAIT_S)}
