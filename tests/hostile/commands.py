@@ -44,7 +44,7 @@ HEARD = {
     "checkpoints": "status result, verify result, part, fetch result, prune result, landing, stored, store result",
     "data": "need, data_push result, data_status result, progress, data_verify result, data_drop result",
     "wait": "status result, states, watch result",
-    "compare": "status result, metrics result",
+    "compare": "status result, metrics result, speed result",
     "code": "code_part, code result, status result",
     "exec": "output, exec result",
     "stop": "stop result, status result",
