@@ -74,7 +74,7 @@ ROOMS: Mapping[str, Room] = {
             "report": Command("Watch", "READS", "Write one page about the run"),
             "compare": Command("Watch", "READS", "Show runs side by side: settings, outcome, speed, metrics"),
         },
-        needs=("metrics", "diagnose"),
+        needs=("metrics", "diagnose", "speed"),
     ),
     "code": Room({"code": Command("Watch", "READS", "Show which code ran, or bring it back into a directory")}),
     "metrics": Room({"metrics": Command("Watch", "READS", "Show loss, accuracy and other scalars")}),

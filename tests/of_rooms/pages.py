@@ -16,7 +16,7 @@ SPOKEN = (
 HEARD = {
     "report": "status result, event, events result, metrics result",
     "dashboard": "status result, event, events result, metrics result",
-    "compare": "status result, metrics result",
+    "compare": "status result, metrics result, speed result",
 }
 
 OWN = (r"project/(demo-1|report)\.html",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.speed.causes import Cause, beside_others, links, loses, several, slow_directory, throttled
 
@@ -46,12 +47,25 @@ def tensorflow(expected: str, *about: str, **fields: object) -> Case:
 
 
 def template(name: str, **fields: object) -> Case:
-    return stand_in("", program=name, quiet=True, **fields)
+    return stand_in("", program=name, quiet=True, output_dir="{output_dir}", **fields)
 
 
 KB = 1000
 SLOW = links(20)
 SLOW_PS = links(20, "gpu-1", "gpu-2")
+
+ALONE = {"ps": "gpu-1", "worker": "gpu-2"}
+TEMPLATES: Mapping[str, Mapping[str, Any]] = {
+    "ps-async": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10},
+    "ps-sync": {"jobs": ALONE, "strategy": "sync-ps", "train_steps": 10**8, "log_steps": 10},
+    "multi-worker-mirrored": {
+        "jobs": {"worker": "gpu-[1-2]"},
+        "strategy": "mirrored",
+        "train_steps": 10**8,
+        "log_steps": 10,
+    },
+}
+"""Programs that compute on processors: on a machine of two cores there is room for few of them."""
 
 CASES: Mapping[str, Case] = {
     # 1. one ps has the bytes: by size, or in parts, they are on both. 20 Mbit/s are 2.5 MB/s
@@ -202,7 +216,7 @@ CASES: Mapping[str, Case] = {
         "feeder", "chief:0", jobs=FED, strategy="in-graph", feed_bytes=400000, gpu_s=0.1, before=links(20, "gpu-1")
     ),
     "a client that makes all batches": stand_in(
-        "feeder", "chief:0", jobs=FED, strategy="in-graph", feed_bytes=100000, gpu_s=0.1, spin_s=0.1
+        "feeder", "chief:0", jobs=FED, strategy="in-graph", feed_bytes=100000, gpu_s=0.1, spin_s=0.1, quiet=True
     ),
     # 5. saves
     "a save each 5 s": stand_in(
@@ -248,4 +262,5 @@ CASES: Mapping[str, Case] = {
     "healthy, a fed cluster": stand_in("", jobs=FED, strategy="in-graph", feed_bytes=10000, gpu_s=0.2),
     "healthy, tensorflow": tensorflow("", large="100", gpu_s=0.2),
     "healthy, tensorflow, synchronous": tensorflow("", large="100", gpu_s=0.2, sync=1, strategy="sync-ps"),
+    **{f"healthy, {name}": template(name, **fields) for name, fields in TEMPLATES.items()},
 }

@@ -11,18 +11,13 @@ from tests.speed import judging
 from tests.speed.cases import CASES
 from tests.speed.judging import gain, is_near, is_right, verdicts
 
-NOT_RIGHT = {
-    "a client that makes all batches": "other programs had taken 7 of 8 parts of the processors",
-}
-"""Experiments whose first verdict is not the expected one, and why."""
-
 
 @cache
 def recorded() -> dict[str, dict[str, Any]]:
     return judging.recorded()
 
 
-@pytest.mark.parametrize("name", [name for name in recorded() if name not in NOT_RIGHT])
+@pytest.mark.parametrize("name", [*recorded()])
 def test_what_was_measured_in_an_experiment_has_its_verdict(name: str) -> None:
     found = verdicts(recorded()[name], CASES[name])
     assert is_right(found[0] if found else None, CASES[name]), found

@@ -21,6 +21,7 @@ from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
 from dtctl.rooms.metrics.operation import Metrics, Series, read_metrics
 from dtctl.rooms.pages.report import RATE_TAGS, Report
+from dtctl.rooms.pages.speed_parts import Parts, parts_of
 from dtctl.transport.seam import Transport
 
 _POINTS = 400
@@ -54,6 +55,8 @@ class Compared:
     series: tuple[Series, ...]
     errors: Mapping[str, DtctlError]
     """Host -> why it did not answer completely."""
+    parts: Parts | None = None
+    """The parts of a step, where they were measured."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -153,10 +156,11 @@ def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
                 if not found.time:
                     raise next(iter(found.errors.values()), DtctlError(f"run {record.run} is unknown on all hosts"))
                 scalars = read_metrics(found.record, kept, [], points=_POINTS)
+                parts = parts_of(found.record, kept)
         except DtctlError as error:
             errors[record.run] = error
             continue
-        runs[record.run] = compared(found, scalars)
+        runs[record.run] = compared(found, scalars, parts)
     return Comparison(runs, errors)
 
 
@@ -165,10 +169,15 @@ def beside(report: Report, records: Sequence[RunRecord], transport: Transport) -
     run = report.status.record.run
     assert run is not None
     others = compare(records, transport)
-    return Comparison({run: compared(report.status, report.scalars), **others.runs}, others.errors)
+    own = compared(report.status, report.scalars, parts_of(report.status.record, transport))
+    return Comparison({run: own, **others.runs}, others.errors)
 
 
-def compared(found: RunStatus, scalars: Metrics) -> Compared:
+def compared(
+    found: RunStatus, scalars: Metrics, measured: tuple[Parts | None, Mapping[str, DtctlError]] = (None, {})
+) -> Compared:
+    """One run. `measured`: the parts of its steps, and the hosts that did not answer."""
+    parts, errors = measured
     return Compared(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
@@ -177,7 +186,8 @@ def compared(found: RunStatus, scalars: Metrics) -> Compared:
         restarts=found.restarts,
         metrics=_metrics(scalars.series),
         series=tuple(scalars.series),
-        errors={**scalars.errors, **found.errors},
+        errors={**errors, **scalars.errors, **found.errors},
+        parts=parts,
     )
 
 

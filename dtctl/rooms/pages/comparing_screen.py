@@ -83,6 +83,17 @@ def _results(runs: list[Compared]) -> Iterator[Row]:
         values = [shown(one) for one in runs]
         if any(value != _NOTHING for value in values):
             yield name, values
+    parts = [dict(one.parts.each()) if one.parts is not None else {} for one in runs]
+    for name in dict.fromkeys(name for each in parts for name in each):
+        yield f"step: {name}", [_part(one, each.get(name)) for one, each in zip(runs, parts, strict=True)]
+
+
+def _part(one: Compared, share: float | None) -> str:
+    """A part of a step, as in: 31 % (120 ms)."""
+    if share is None or one.parts is None:
+        return _NOTHING
+    took = f" ({1000 * share * one.parts.step_s:.3g} ms)" if one.parts.step_s is not None else ""
+    return f"{percent(share)}{took}"
 
 
 def _step(one: Compared) -> str:
