@@ -18,9 +18,10 @@ from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
-from dtctl.operations.status import status
+from dtctl.operations.status import status, with_storage
 from dtctl.rooms.metrics.operation import Metrics, Series, read_metrics
 from dtctl.rooms.pages.report import RATE_TAGS, Report
+from dtctl.rooms.pages.report.logged import logged_series
 from dtctl.transport.seam import Transport
 
 _POINTS = 400
@@ -149,14 +150,15 @@ def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
         assert record.run is not None
         try:
             with for_one_command(transport) as kept:
-                found = status(record, kept)
+                found = with_storage(status(record, kept))
                 if not found.time:
                     raise next(iter(found.errors.values()), DtctlError(f"run {record.run} is unknown on all hosts"))
                 scalars = read_metrics(found.record, kept, [], points=_POINTS)
+                logged = () if scalars.series else logged_series(found.record, kept)
         except DtctlError as error:
             errors[record.run] = error
             continue
-        runs[record.run] = compared(found, scalars)
+        runs[record.run] = compared(found, scalars, logged)
     return Comparison(runs, errors)
 
 
@@ -165,10 +167,11 @@ def beside(report: Report, records: Sequence[RunRecord], transport: Transport) -
     run = report.status.record.run
     assert run is not None
     others = compare(records, transport)
-    return Comparison({run: compared(report.status, report.scalars), **others.runs}, others.errors)
+    return Comparison({run: compared(report.status, report.scalars, report.logged), **others.runs}, others.errors)
 
 
-def compared(found: RunStatus, scalars: Metrics) -> Compared:
+def compared(found: RunStatus, scalars: Metrics, logged: Sequence[Series] = ()) -> Compared:
+    """`logged`: the curves by the log of the lead, where there are no scalars."""
     return Compared(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
@@ -176,7 +179,7 @@ def compared(found: RunStatus, scalars: Metrics) -> Compared:
         steps_per_s=_pace(scalars.series) or _last_rate(found),
         restarts=found.restarts,
         metrics=_metrics(scalars.series),
-        series=tuple(scalars.series),
+        series=(*scalars.series, *logged),
         errors={**scalars.errors, **found.errors},
     )
 
