@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from benchmarks.measuring import heading, show
 from dtctl.rooms.pages.dashboard import EVERY_S
+from dtctl.rooms.pages.dashboard_page import Drawing
 from tests import many_tasks
 from tests.browser import Page
 
@@ -23,7 +24,7 @@ def run(rounds: int | None = None) -> None:
     rounds = rounds or ROUNDS
     heading("dashboard", f"a run of {TASKS} tasks in a browser")
     training = many_tasks.Training(TASKS, time.time() - 400)
-    drawing, drawn = many_tasks.page.Drawing(), []
+    drawing, drawn = Drawing(), []
     for number in range(6):
         report = training.report(time.time() + number)
         began = time.perf_counter()

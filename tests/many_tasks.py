@@ -7,7 +7,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from dtctl.plan import plan_roster
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.pages import dashboard as board_module
 from dtctl.rooms.pages import dashboard_page as page
-from dtctl.rooms.pages.log_tail import LogTails
+from dtctl.rooms.pages.log_page import LogTails
 from dtctl.rooms.pages.report import SCALARS_EVERY_S, Report, put_together
 from dtctl.rooms.pages.webserver import Door, Server, listen
 from tests.unit.clusters import cluster, job
@@ -108,7 +108,7 @@ class Training:
 
     def _scalars(self, step: int) -> Metrics:
         steps = [*range(0, step + 1, max(1, step // 400))][-400:]
-        named = {
+        named: dict[str, Callable[[int], float]] = {
             "loss": self._loss,
             "accuracy": lambda at: 1 - math.exp(-at / 700),
             "learning_rate": lambda at: 0.1 * 0.999**at,
@@ -124,7 +124,7 @@ class Training:
     def log(self, task: TaskId) -> Feed:
         """The log of a task: two lines a second."""
 
-        def lines() -> Iterator[LogLines]:
+        def lines() -> Generator[object, None, None]:
             step = max(0, int((time.time() - self.began) * STEPS_A_S) - 400)
             while True:
                 text = f"step {step} loss {self._loss(step):.4f} grad_norm {self._random.uniform(0.5, 2):.3f}\n"
@@ -166,7 +166,7 @@ def dashboard(tasks: int, trained_s: float = 400.0) -> Iterator[Callable[[], str
 
     put()
     logs = LogTails(lambda: training.record.roster, training.log)
-    answer = board_module.answering(board, page.whole, page.headers(), logs)
+    answer = board_module.answering(board, page.whole, page.headers(), logs.follow)
     with listen(0) as here, Server(here, door, page.entrance("dtctl dashboard"), answer) as server:
         thread = threading.Thread(target=update, daemon=True)
         thread.start()

@@ -61,11 +61,11 @@ def dashboard(
         scope.memory.remember(report.status)
         continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
         stack.enter_context(scope.on_interrupt(f"the dashboard has ended{continues}"))
-        logs = rooms.pages.log_tail.LogTails(
+        logs = rooms.pages.log_page.LogTails(
             lambda: following.record.roster, lambda task: _followed(following.record, scope.transport, task)
         )
         answer = rooms.pages.dashboard.answering(
-            board, rooms.pages.dashboard_page.whole, rooms.pages.dashboard_page.headers(), logs
+            board, rooms.pages.dashboard_page.whole, rooms.pages.dashboard_page.headers(), logs.follow
         )
         server = stack.enter_context(
             rooms.pages.webserver.Server(here, door, rooms.pages.dashboard_page.entrance("dtctl dashboard"), answer)
@@ -90,7 +90,7 @@ def dashboard(
 
 def _followed(record: RunRecord, transport: Transport, task: TaskId) -> operations.client.streams.Feed:
     """The log of a task as it grows, over a connection of its own."""
-    lines = rooms.pages.log_tail.LINES
+    lines = rooms.pages.log_page.LINES
     return operations.client.streams.Feed(lambda: operations.follow.follow_log(record, transport, task, lines)).start()
 
 

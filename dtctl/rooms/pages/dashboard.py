@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from urllib.parse import parse_qs
 
 from dtctl.errors import DtctlError
-from dtctl.rooms.pages.log_tail import LogTails
 from dtctl.rooms.pages.report import Following, Report, is_over
 from dtctl.rooms.pages.webserver import Answer, Visit
 
@@ -103,11 +102,14 @@ ALIVE_S = 15.0
 RETRY_MS = 2000
 
 
+FollowLog = Callable[[str, Callable[[], bool]], Generator[str, None, None] | int]
+"""The log of the task of this name as server-sent events until the second says so; or the HTTP status of a refusal."""
+
 Whole = Callable[[dict[str, str], int], str]
 """Draws the whole page, which continues from the given number."""
 
 
-def answering(board: Board, whole: Whole, headers: Mapping[str, str], logs: LogTails) -> Answer:
+def answering(board: Board, whole: Whole, headers: Mapping[str, str], follow_log: FollowLog) -> Answer:
     """Answers requests: the page, its changes, and the log of a task."""
 
     def answer(visit: Visit, path: str, query: str) -> None:
@@ -121,7 +123,7 @@ def answering(board: Board, whole: Whole, headers: Mapping[str, str], logs: LogT
             return visit.page(200, whole(parts, number), headers)
         if path == "log":
             name = parse_qs(query).get("task", [""])[0]
-            found = logs.follow(name, lambda: board.closed) if visit.command == "GET" else 405
+            found = follow_log(name, lambda: board.closed) if visit.command == "GET" else 405
             return visit.refuse(found) if isinstance(found, int) else _send(visit, found, headers)
         if board.readers >= MOST_READERS:
             return visit.refuse(503)

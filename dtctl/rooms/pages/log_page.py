@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.run.log_text import is_start_up
@@ -38,7 +38,7 @@ class LogTails:
         self._open = open_log
         self._readers = threading.BoundedSemaphore(MOST_READERS)
 
-    def follow(self, name: str, closed: Callable[[], bool]) -> Iterator[str] | int:
+    def follow(self, name: str, closed: Callable[[], bool]) -> Generator[str, None, None] | int:
         """The log of the task of this name as server-sent events, until `closed`; or the HTTP status of a refusal."""
         task = next((one for one in self._tasks() if str(one) == name), None)
         if task is None:
@@ -47,7 +47,7 @@ class LogTails:
             return 503
         return self._messages(task, closed)
 
-    def _messages(self, task: TaskId, closed: Callable[[], bool]) -> Iterator[str]:
+    def _messages(self, task: TaskId, closed: Callable[[], bool]) -> Generator[str, None, None]:
         text, sent, feed = _Text(), time.monotonic(), self._open(task)
         try:
             yield "event: begin\ndata: \n\n"
