@@ -132,7 +132,7 @@ class Photographer:
         slider.focus()
         for _ in range(9):
             slider.press("ArrowLeft")
-        page.fill("#log-search", "step 1")
+        page.fill("#log-search", "0 loss")
         page.wait_for_selector("#log mark")
         self.shoot(page, "dashboard-read")
 

@@ -20,7 +20,7 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status, with_storage
 from dtctl.rooms.metrics.operation import Metrics, Series, read_metrics
-from dtctl.rooms.pages.report import RATE_TAGS, Report
+from dtctl.rooms.pages.report import RATE_TAGS, Report, own_of
 from dtctl.rooms.pages.report.logged import logged_series
 from dtctl.transport.seam import Transport
 
@@ -153,7 +153,7 @@ def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
                 found = with_storage(status(record, kept))
                 if not found.time:
                     raise next(iter(found.errors.values()), DtctlError(f"run {record.run} is unknown on all hosts"))
-                scalars = read_metrics(found.record, kept, [], points=_POINTS)
+                scalars = own_of(read_metrics(found.record, kept, [], points=_POINTS), found.record)
                 logged = () if scalars.series else logged_series(found.record, kept)
         except DtctlError as error:
             errors[record.run] = error

@@ -11,9 +11,10 @@ from dtctl.operations.logs import LogLines
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.pages.comparing import Comparison, Metric, compared
 from dtctl.rooms.pages.comparing_screen import comparison_rows, same_everywhere
+from dtctl.rooms.pages.report import own_of
 from dtctl.rooms.pages.report.logged import LoggedSteps
 from dtctl.rooms.pages.report_page import markdown, page
-from dtctl.rooms.pages.report_page.figures import MOST_READINGS, figures, restarts_of, tags
+from dtctl.rooms.pages.report_page.figures import MOST_READINGS, figures, restarts_of, tags, tags_of_runs
 from tests.unit.coordinated import record
 from tests.unit.report.reports import report
 from tests.unit.report.test_page import Read
@@ -93,3 +94,19 @@ def test_a_comparison_draws_each_curve_once_and_names_where_a_loss_is_from() -> 
     assert "outcome Failed" in text
     assert "loss (event files) 0.5, best 0.25" in text
     assert "loss (event files) 0.5, best 0.25." in page(made_now, found)
+
+
+def test_a_past_run_has_no_curve_of_the_run_that_followed_it() -> None:
+    known = dataclasses.replace(record(), starts=(1000.0, 1050.0))
+    (kept,) = own_of(Metrics("digits-1", (series(), series("later"))), known).series[:1]
+    assert (kept.points[-1].step, kept.count, kept.most) == (49, 50, 1.0)
+    later = dataclasses.replace(series("later"), points=(Point(1, 1060.0, 1.0),))
+    assert own_of(Metrics("digits-1", (later,)), known).series == ()
+    assert own_of(Metrics("digits-1", (later,)), record()).series == (later,)
+
+
+def test_curves_of_runs_are_named_by_what_differs() -> None:
+    runs = {run: [series(name="out/train")] for run in ("digits-20260105-8cb8", "digits-20260105-27a6")}
+    assert [one.name for one in tags_of_runs(runs)["loss"]] == ["8cb8", "27a6"]
+    runs["digits-20260105-27a6"].append(series(name="out/eval"))
+    assert [one.name for one in tags_of_runs(runs)["loss"]] == ["8cb8 out/train", "27a6 out/train", "27a6 out/eval"]

@@ -26,7 +26,7 @@ from dtctl.operations.goodput import Goodput, points_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status, with_storage
-from dtctl.rooms.metrics.operation import Metrics, Series, rates_of, read_metrics
+from dtctl.rooms.metrics.operation import Metrics, Point, Series, rates_of, read_metrics
 from dtctl.rooms.pages.report.configuration import Configuration, configuration_of
 from dtctl.rooms.pages.report.logged import LoggedSteps
 from dtctl.rooms.pages.report.timeline import Timeline
@@ -158,13 +158,28 @@ class Following(AbstractContextManager["Following"]):
         """Reads the scalars, or the log where there are none; those of a host without an answer stay unchanged."""
         began = time.monotonic()
         if began >= self._next_scalars or now:
-            metrics = read_metrics(self._record, self._kept, [], points=POINTS)
+            metrics = own_of(read_metrics(self._record, self._kept, [], points=POINTS), self._record)
             left = [one for one in self._scalars.series if one.host in metrics.errors]
             self._scalars = dataclasses.replace(metrics, series=(*metrics.series, *left))
             if not self._scalars.series:
                 self._logged.read(self._record, self._kept)
             took = time.monotonic() - began
             self._next_scalars = began + max(SCALARS_EVERY_S, took / SCALARS_SHARE)
+
+
+def own_of(metrics: Metrics, record: RunRecord) -> Metrics:
+    """Without what a later run of the project has written into the directories of this one."""
+    if (until := record.followed_at) is None:
+        return metrics
+    kept = [(one, tuple(point for point in one.points if point.time < until)) for one in metrics.series]
+    series = (one if len(points) == len(one.points) else _shortened(one, points) for one, points in kept if points)
+    return dataclasses.replace(metrics, series=tuple(series))
+
+
+def _shortened(series: Series, points: tuple[Point, ...]) -> Series:
+    values = [point.value for point in points if math.isfinite(point.value)]
+    least, most = (min(values), max(values)) if values else (None, None)
+    return dataclasses.replace(series, points=points, count=len(points), least=least, most=most)
 
 
 def is_over(found: RunStatus) -> bool:

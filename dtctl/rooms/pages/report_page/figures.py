@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dtctl.dataclass import dataclass
 from dtctl.model import grouped
-from dtctl.render.format import local_time
+from dtctl.render.format import local_time, without_prefix
 from dtctl.rooms.metrics.operation import Point, Series
 from dtctl.rooms.metrics.screen import names, sparkline
 from dtctl.rooms.pages.report import Report
@@ -92,12 +92,17 @@ def tags(report: Report, without: Iterable[str] = ()) -> dict[str, list[Series]]
 
 
 def tags_of_runs(runs: Mapping[str, Iterable[Series]]) -> dict[str, list[Series]]:
-    """The same for several runs, with a series for each run that has the tag."""
-    return _by_tag(
-        dataclasses.replace(one, name=run if one.name in (".", "train", LOG) else f"{run} {one.name}")
-        for run, series in runs.items()
-        for one in series
-    )
+    """The same for several runs, with a series for each run that has the tag: without the words that all runs begin
+    with, and without the directory where all are in the same.
+    """
+    short = dict(zip(runs, without_prefix([*runs])[1], strict=True))
+    named = grouped((one.tag, one.name) for series in runs.values() for one in series)
+
+    def label(run: str, one: Series) -> str:
+        is_plain = one.name in (".", "train", LOG) or len(set(named[one.tag])) == 1
+        return short[run] if is_plain else f"{short[run]} {one.name}"
+
+    return _by_tag(dataclasses.replace(one, name=label(run, one)) for run, series in runs.items() for one in series)
 
 
 def restarts_of(report: Report) -> list[tuple[float, str]]:
