@@ -42,13 +42,13 @@ def draw() -> None:
     from playwright.sync_api import sync_playwright
 
     with played() as home, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         _wait()
         _draw_status()
         file = home / "report.html"
         dtctl("report", "-O", str(file))
         _shoot(browser, file.as_uri(), "report")
-        with _dashboard() as addresses:
+        with served_dashboard() as addresses:
             for name in ("dashboard", "dashboard-dark", "dashboard-narrow"):
                 _shoot(browser, next(addresses), name)
         browser.close()
@@ -77,10 +77,10 @@ def _wide_terminal() -> dict[str, str]:
 
 
 @contextmanager
-def _dashboard() -> Iterator[Iterator[str]]:
+def served_dashboard() -> Iterator[Iterator[str]]:
     """Its addresses, each for one browser."""
     argv = [sys.executable, "-m", "dtctl", "dashboard", "-o", "json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             yield (json.loads(line)["url"] for line in process.stdout)
@@ -115,7 +115,7 @@ def _write(name: str, data: bytes) -> None:
     print(f"{name}: {len(data)} bytes")
 
 
-def _chromium() -> str:
+def chromium() -> str:
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     assert found, "apt-get install chromium"
     return found

@@ -4,6 +4,7 @@ python docs/screens.py            all of it; needs root and TensorFlow
 python docs/screens.py --picture  docs/images/demo.svg alone
 python docs/screens.py --top      docs/images/top.svg alone
 python docs/screens.py --pages    docs/images/status.svg, report.png and dashboard*.png alone
+python docs/screens.py --states   dashboard and report in every state, into build/screens, to be looked at
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import recorded
 from page_pictures import draw as draw_pages
+from page_states import draw_states
 from top_picture import draw as draw_top
 
 from tests.documents.blocks import ROOT, shortened
@@ -88,7 +90,7 @@ def _is_worth_it(lines: list[str]) -> bool:
 
 
 if __name__ == "__main__":
-    drawn = {"--picture": write_picture, "--top": draw_top, "--pages": draw_pages}
+    drawn = {"--picture": write_picture, "--top": draw_top, "--pages": draw_pages, "--states": draw_states}
     alone = drawn.keys() & {*sys.argv}
     if not alone:
         for name in PAGES:

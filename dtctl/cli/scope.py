@@ -135,6 +135,10 @@ class Scope:
         Commands that only look fall back to the run that was started last, and say so; see cli/table.py.
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
+        record = self._meant(for_its_hosts=for_its_hosts)
+        return dataclasses.replace(record, starts=self.memory.starts_of(record))
+
+    def _meant(self, *, for_its_hosts: bool) -> RunRecord:
         if self.run is not None:
             return self.started_here(self.run) or self._not_started(self.run) or self._run_of_others(self.run)
         record = self._of_name(self.named) if self.named else None

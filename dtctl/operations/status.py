@@ -12,7 +12,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.checkpoints import Checkpoints
+from dtctl.operations.checkpoints import Checkpoints, before
 from dtctl.operations.client import ask_hosts, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.engines import allocation_of
@@ -78,12 +78,19 @@ class AtUrls(Protocol):
 
 
 def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
-    """The status with the checkpoints at the run's storage URLs, which no host reports; `fresh`: queried now."""
-    if not found.record.checkpoint_urls:
+    """The status with the checkpoints at the run's storage URLs, which no host reports. Of a run that another run of
+    its project has followed, without those that this one has written.
+
+    `fresh`: queried now, and with all that the directories hold.
+    """
+    if found.record.checkpoint_urls:
+        readers: Iterator[AtUrls] = rooms.each("checkpoints")
+        more = (one for read in readers for one in read(found.record, fresh=fresh))
+        found = dataclasses.replace(found, checkpoints=(*found.checkpoints, *more))
+    followed_at = found.record.followed_at
+    if fresh or followed_at is None or not found.is_over:
         return found
-    readers: Iterator[AtUrls] = rooms.each("checkpoints")
-    more = (one for read in readers for one in read(found.record, fresh=fresh))
-    return dataclasses.replace(found, checkpoints=(*found.checkpoints, *more))
+    return dataclasses.replace(found, checkpoints=before(found.checkpoints, followed_at))
 
 
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:

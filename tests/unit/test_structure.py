@@ -147,8 +147,9 @@ BORROWED = (
     *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.state_file", "dtctl.agent.checkpoints.keras"),
     *("dtctl.agent.checkpoints.orbax", "dtctl.agent.rooms.checkpoints.storing", "dtctl.agent.rooms.metrics.reading"),
     *("dtctl.agent.host.budget", "dtctl.agent.bundles.tree", "dtctl.agent.host.errors"),
+    "dtctl.agent.supervise.step_reader",
 )
-"""What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
+"""What reads checkpoints, scalars and steps on hosts does so on this machine, too: both judge alike; for operations."""
 
 PURE = {"bisect", "__future__", "binascii", "importlib", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
