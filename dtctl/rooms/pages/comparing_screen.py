@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import clipped
+from dtctl.render.checkpoints import position
 from dtctl.render.format import duration, local_time, without_prefix
 from dtctl.render.goodput import percent
 from dtctl.render.terminal import console
@@ -94,7 +95,7 @@ def _step(one: Compared) -> str:
 
 def _checkpoint(one: Compared) -> str:
     newest = one.status.newest_complete
-    return f"step {newest['step']}" if newest is not None and newest["step"] is not None else _NOTHING
+    return (position(newest) if newest is not None else "") or _NOTHING
 
 
 _RESULTS: dict[str, Callable[[Compared], str]] = {
