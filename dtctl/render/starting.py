@@ -25,7 +25,6 @@ from dtctl.operations.up.result import (
     not_listening,
     present,
 )
-from dtctl.render.checkpoints import position
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_styled, show_warning
 from dtctl.render.failure import excerpt
 from dtctl.render.findings import advice_lines, fold_tasks
@@ -346,6 +345,8 @@ def at_step_zero(unseen: UnusedCheckpoint) -> tuple[str, str]:
             f"this run may begin at step 0: {run} was led from {unseen.host}, which is not part of this one",
             f"what it saved on {unseen.host} alone is not visible on {unseen.lead}: copy it there first",
         )
+    from dtctl.render.checkpoints import position  # seldom needed by `up`
+
     step = position(unseen.checkpoint) or "a checkpoint"
     path = f"{unseen.directory}/{unseen.checkpoint['prefix']}"
     moved = unseen.host != unseen.lead

@@ -171,7 +171,7 @@ def test_every_format_is_listed_verified_and_pulled_from_a_bucket_as_from_a_host
             assert checked.report["problems"], kind
 
 
-def test_directories_one_level_down_and_those_of_lightnings_loggers_are_found_in_a_bucket(
+def test_subdirectories_and_those_of_lightnings_loggers_are_searched_in_a_bucket(
     bucket: Bucket, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "here/chief", trainer(500))

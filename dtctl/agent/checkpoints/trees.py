@@ -104,7 +104,7 @@ class Tree:
         return self._named[metadata]
 
     def is_cut_pickle(self, path: str) -> bool:
-        """Whether a pickle ends too early, by its last byte and the lengths of its frames (PEP 3154). Raises OSError."""
+        """Whether a pickle ends too early, by its last byte and its frames' lengths (PEP 3154). Raises OSError."""
         at, size = 2, self.sizes[path]
         with files.opened(self.at(path)) as file:
             for _ in range(_MOST_FRAMES):

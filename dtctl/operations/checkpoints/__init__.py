@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from dtctl.agent.checkpoints import formats
 from dtctl.agent.records.values import is_storage_url
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
@@ -205,6 +204,8 @@ def epoch_of(checkpoint: Checkpoint) -> int | None:
     """The epoch that its name says, where its step is not known."""
     if checkpoint["step"] is not None:
         return None
+    from dtctl.agent.checkpoints import formats  # `status` seldom needs it
+
     return formats.epoch_in_name(checkpoint["kind"], checkpoint["prefix"].rpartition("/")[2])
 
 
