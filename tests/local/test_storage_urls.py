@@ -190,6 +190,18 @@ def test_subdirectories_and_those_of_lightnings_loggers_are_searched_in_a_bucket
     }
 
 
+def test_of_more_directories_than_are_searched_the_newest_are_found(bucket: Bucket, tmp_path: Path) -> None:
+    files = trainer(0)
+    for step in range(100, 340):  # names alone, and a whole one: a server takes its time for each object
+        bucket.server.put(f"/runs/digits/checkpoint-{step}/config.json", b"{}")
+    for name, content in files.items():
+        bucket.server.put(f"/runs/digits/{name.replace('checkpoint-0', 'checkpoint-339')}", content)
+    report = look(Place(f"{bucket.url}/digits"))
+    assert report["newest_complete"] is not None
+    assert report["newest_complete"]["prefix"] == "checkpoint-339"
+    assert "only the first" in str(report["problem"])
+
+
 def test_of_a_large_file_of_pytorch_both_ends_are_read_alone(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

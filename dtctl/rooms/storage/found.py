@@ -51,9 +51,9 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
     """`room`: bytes that are fetched to judge the checkpoints."""
     search = Search(place)
     groups = search.run()
-    newest = [search.whole(group) for group in groups[: 2 * most]]
+    newest, too_large = _wholes(place, groups[: 2 * most])
     with temporary_folder("dtctl-checkpoints-") as folder:
-        left_out = _lay_out(place, newest, folder, room)
+        left_out = [*too_large, *_lay_out(place, newest, folder, room)]
         report = reading.read_checkpoints(str(folder.path), time.monotonic() + LIMIT_S, most)
         for one in report["all"]:  # the files differ at the next query
             one["identity"] = one["identity"] and f"{one['time']}"
@@ -62,6 +62,19 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
     if left_out:
         problem = problem or f"{left_out[0]} is too large to be judged from here"
     return {**json.loads(text), "identity": "", "problem": problem}  # type: ignore[typeddict-item]
+
+
+def _wholes(place: Place, groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
+    """With all objects of those that are directories; and those that have more than may be listed."""
+    wholes: list[Group] = []
+    too_large: list[str] = []
+    for group in groups:
+        search = Search(place)  # with limits of its own
+        wholes.append(search.whole(group))
+        if search.cut:
+            wholes.pop()
+            too_large.append(group.prefix)
+    return wholes, too_large
 
 
 def _lay_out(place: Place, groups: Sequence[Group], folder: Folder, room: int) -> list[str]:
