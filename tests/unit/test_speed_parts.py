@@ -31,7 +31,7 @@ def test_what_overlaps_counts_once_and_the_rest_is_other() -> None:
 def test_runs_side_by_side_have_the_parts_of_a_step() -> None:
     status = facts(running("worker:0", "gpu-1")).status
     nothing = Metrics("demo-1", ())
-    runs = {"demo-1": compared(status, nothing, (PARTS, {})), "demo-2": compared(status, nothing)}
+    runs = {"demo-1": compared(status, nothing, measured=(PARTS, {})), "demo-2": compared(status, nothing)}
     rows = dict(comparison_rows(Comparison(runs, {})))
     assert rows["step: network"] == ["71 % (149 ms)", "-"]
     first, second = comparison(Comparison(runs, {}))["runs"]

@@ -145,6 +145,8 @@ VISITED = (
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
     *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.state_file", "dtctl.agent.checkpoints.keras"),
+    *("dtctl.agent.checkpoints.archives", "dtctl.agent.checkpoints.deepspeed", "dtctl.agent.checkpoints.mxnet"),
+    *("dtctl.agent.checkpoints.safetensors", "dtctl.agent.checkpoints.torch_files", "dtctl.agent.checkpoints.trees"),
     *("dtctl.agent.checkpoints.orbax", "dtctl.agent.rooms.checkpoints.storing", "dtctl.agent.rooms.metrics.reading"),
     *("dtctl.agent.host.budget", "dtctl.agent.bundles.tree", "dtctl.agent.host.errors"),
     "dtctl.agent.supervise.step_reader",

@@ -215,12 +215,22 @@ def named(places: Sequence[Checkpoints], wanted: str | None, *, all_of_them: boo
     return picked
 
 
+def epoch_of(checkpoint: Checkpoint) -> int | None:
+    """The epoch that its name says, where its step is not known."""
+    if checkpoint["step"] is not None:
+        return None
+    from dtctl.agent.checkpoints import formats  # `status` seldom needs it
+
+    return formats.epoch_in_name(checkpoint["kind"], checkpoint["prefix"].rpartition("/")[2])
+
+
 def _names(one: Found) -> set[str]:
     step = one.checkpoint["step"]
     return {one.checkpoint["prefix"], one.name, one.path, *([] if step is None else [str(step)])}
 
 
 def _called(one: Found) -> str:
-    step = one.checkpoint["step"]
-    prefix = one.checkpoint["prefix"]
-    return prefix if step is None else f"{prefix} (step {step})"
+    step, epoch, prefix = one.checkpoint["step"], epoch_of(one.checkpoint), one.checkpoint["prefix"]
+    if step is None:
+        return prefix if epoch is None else f"{prefix} (epoch {epoch})"
+    return f"{prefix} (step {step})"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.errors import clipped
+from dtctl.render.checkpoints import position
 from dtctl.render.failure import brief
 from dtctl.render.format import duration, local_time, without_prefix
 from dtctl.render.goodput import percent
@@ -121,7 +122,7 @@ def _step(one: Compared) -> str:
 
 def _checkpoint(one: Compared) -> str:
     newest = one.status.newest_complete
-    return f"step {newest['step']}" if newest is not None and newest["step"] is not None else _NOTHING
+    return (position(newest) if newest is not None else "") or _NOTHING
 
 
 _RESULTS: dict[str, Callable[[Compared], str]] = {

@@ -16,6 +16,7 @@ from dtctl import __version__
 from dtctl.agent.host.secrets import hide_text
 from dtctl.operations.goodput import Goodput
 from dtctl.render import goodput, gpus
+from dtctl.render.checkpoints import position
 from dtctl.render.errors import note
 from dtctl.render.events import event_lines, warnings
 from dtctl.render.failure import brief, excerpt
@@ -208,7 +209,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Loss", figures.loss or ""),
         ("Goodput", goodput.percent(figures.goodput.share) if figures.goodput else ""),
         ("Restarts", str(figures.restarts)),
-        ("Checkpoint", f"step {newest['step']}" if newest and newest["step"] is not None else ""),
+        ("Checkpoint", position(newest) if newest else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
         *([("Code", revision.shown)] if (revision := status.record.revision) is not None else []),
         *([("Repository", revision.remote)] if revision is not None and revision.remote else []),
@@ -228,7 +229,7 @@ def checkpoint_rows(report: Report) -> list[list[str]]:
     return [
         [
             one["prefix"],
-            "" if one["step"] is None else str(one["step"]),
+            position(one).removeprefix("step "),
             local_time(one["time"]),
             size(one["size_bytes"]),
             "complete" if one["complete"] else f"incomplete: {one['problem']}",
