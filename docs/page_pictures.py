@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+import recorded
 from played import WITHIN_S, dtctl, played
 
 from tests.documents.blocks import ROOT
@@ -65,16 +66,10 @@ def _wait() -> None:
 
 
 def _draw_status() -> None:
-    from rich.console import Console
-    from rich.text import Text
-
     argv = [sys.executable, "-m", "dtctl", "--color", "always", "status"]
     printed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, env=_wide_terminal()).stdout
-    console = Console(record=True, width=COLUMNS, force_terminal=True, file=io.StringIO())
-    for line in ("$ dtctl status", *printed.splitlines()):
-        console.print(Text.from_ansi(line), overflow="fold", soft_wrap=False)
-    svg = console.export_svg(title="dtctl status", unique_id="status", font_aspect_ratio=0.61)
-    _write("status.svg", "\n".join(line.rstrip() for line in svg.splitlines()).encode() + b"\n")
+    svg = recorded.draw(["$ dtctl status", *printed.splitlines()], COLUMNS, "dtctl status", "status")
+    _write("status.svg", svg.encode())
 
 
 def _wide_terminal() -> dict[str, str]:

@@ -55,6 +55,9 @@ RECIPES = {
             "kubernetes-validate==1.37.0",
         ),  # 2.3.0 lacks a module
     ),
+    "inventories": Recipe(
+        "ansible, ClusterShell", ("3.11", "3.12", "3.13"), ("ansible-core==2.19.14", "ClusterShell==1.10.1")
+    ),
     "ray": Recipe("ray", ("3.11", "3.12", "3.10"), ("ray==2.60.0",)),
     "jax": Recipe("jax", ("3.11", "3.12", "3.13"), ("jax==0.10.2", "orbax-checkpoint==0.12.8")),
     "torch": Recipe(

@@ -208,7 +208,13 @@ def valued(name: str, value: Any) -> str:
         return f"{value / unit:.3g} {name}"
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
+    if name == "checkpoints that fit" and value > _MOST_FITTING:
+        return f"more than {_MOST_FITTING}"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+_MOST_FITTING = 1000
+"""More checkpoints than anybody keeps."""
 
 
 def fold_tasks(tasks: Iterable[TaskId]) -> str:

@@ -127,6 +127,45 @@ def test_generated_configurations_are_read_as_ssh_reads_them(home: Path, tmp_pat
         assert differences(files, host) == {}, f"seed {seed}, {host}:\n{text}"
 
 
+PIECES = (
+    '"',
+    '""',
+    "=",
+    " ",
+    "\t",
+    "\r",
+    "\f",
+    "'",
+    "#",
+    "\\",
+    "\0",
+    "Ho",
+    "st",
+    "host",
+    "Host",
+    "Match",
+    "all",
+    "gpu",
+    "Port",
+)
+WRITTEN = (
+    *('"Host"gpu', 'Ho"st" gpu', '""Host gpu', "=Host gpu", " = Host gpu", "Host==gpu", "Host = = gpu", '"Host"=gpu'),
+    *("'Host' gpu", 'Host"gpu"', "Host\fgpu", "Host gpu\0x", '"Ho st" gpu', '"Match"all', "=Match all", '"Host'),
+)
+
+
+def test_no_setting_is_missed_however_its_line_is_written(home: Path) -> None:
+    rng = random.Random(7)
+    lines = ["".join(rng.choice(PIECES) for _ in range(rng.randint(2, 6))) for _ in range(GENERATED // 6)]
+    for line in (*WRITTEN, *lines):
+        text = f"Host *\n{line} 7\n" if "Port" in line else f"Host other\n{line}\n  Port 7\nHost *\n"
+        files = written(home, text)
+        assert files.path is not None
+        truth = answer(files.path, "gpu")
+        if truth is not None:
+            assert files.lookup(SshSettings("gpu"))["port"] == truth["port"][0], repr(text)
+
+
 def test_ssh_is_not_started_for_a_host_without_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_module, "run", lambda *_: pytest.fail("ssh was started"))
     files = written(home, "Host *\n  SendEnv LANG\n  ControlMaster auto\nHost github.com\n  User git\n")

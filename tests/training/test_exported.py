@@ -16,12 +16,12 @@ EXPORTED = Path(__file__).parents[1] / "unit/operations/exported"
 
 
 def test_exported_manifests_have_only_fields_that_their_operators_know() -> None:
-    files = [str(path) for suffix in ("jobset", "tfjob", "trainjob") for path in sorted(EXPORTED.glob(f"*.{suffix}"))]
+    files = [str(path) for suffix in ("jobset", "tfjob", "trainjob") for path in sorted(EXPORTED.rglob(f"*.{suffix}"))]
     program = str(Path(__file__).with_name("schemas.py"))
     done = subprocess.run(
         [str(environment("kubeflow")), program, *files], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found) == 8
+    assert len(found) >= len(files)
     assert {name: fields for name, fields in found.items() if fields} == {}

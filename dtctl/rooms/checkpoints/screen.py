@@ -9,7 +9,6 @@ from dtctl.operations.checkpoints import Found, at
 from dtctl.render.checkpoints import _at_step
 from dtctl.render.format import count, size
 from dtctl.render.terminal import console
-from dtctl.render.terminal.console import styled
 from dtctl.rooms.checkpoints.pull import Pulled
 from dtctl.rooms.checkpoints.push import Pushed
 from dtctl.rooms.checkpoints.upkeep import Pruning, Verification
@@ -23,11 +22,10 @@ def show_verified(outcome: Verification) -> None:
         read = f"{size(report['read_bytes'])} in {report['seconds']:.1f} s"
         verdict = "damaged" if report["problems"] else "not all read" if report["unread"] else "sound"
         style = {"damaged": "bold red", "sound": "green"}.get(verdict, "yellow")
-        console.out().print(
-            styled(f"{at(fold(one.found.hosts), one.found.path)}{_at_step(checkpoint)}: {verdict}, {read}", style)
-        )
+        where = at(fold(one.found.hosts), one.found.path)
+        console.out().prose(f"{where}{_at_step(checkpoint)}: {verdict}, {read}", style)
         for line in (*report["problems"], *([report["unread"]] if report["unread"] else [])):
-            console.out().print(f"  {line}")
+            console.out().prose(f"  {line}")
 
 
 def show_pull(found: Found, directory: Path) -> None:

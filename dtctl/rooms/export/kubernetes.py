@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
-from dtctl.model import TaskId, grouped
+from dtctl.model import grouped
 from dtctl.plan import RunPlan, TaskPlan
+from dtctl.rooms.export.groups import Group, differences, grouped_plan
 from dtctl.rooms.export.pods import Template, container, fitting, on_pods, pod, template_of, variables
 
 COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -26,8 +27,8 @@ class Exported:
 
 def jobset(cluster: Cluster, image: str) -> Exported:
     name = fitting(cluster.name)
-    plan = on_pods(cluster, lambda task: _pod_name(name, task))
-    spec, warnings = _jobset_spec(cluster, plan, image, name, "trainer")
+    plan, groups = grouped_plan(cluster, lambda group, index: pod_name(name, group, index))
+    spec, warnings = _jobset_spec(cluster, groups, image, name, "trainer")
     metadata = {"name": name, "labels": {"app.kubernetes.io/managed-by": "dtctl"}}
     found = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
     return Exported((found,), plan, tuple(warnings))
@@ -36,18 +37,16 @@ def jobset(cluster: Cluster, image: str) -> Exported:
 def trainjob(cluster: Cluster, image: str) -> Exported:
     """A runtime without a framework's policy, and the TrainJob that uses it."""
     name = fitting(cluster.name)
-    plan = on_pods(cluster, lambda task: _pod_name(name, task))
-    spec, warnings = _jobset_spec(cluster, plan, image, name, "node")
+    plan, groups = grouped_plan(cluster, lambda group, index: pod_name(name, group, index))
+    spec, warnings = _jobset_spec(cluster, groups, image, name, "node")
     ttl = spec.pop("ttlSecondsAfterFinished", None)
     if ttl is not None:
         warnings.append("ttl: a TrainJob stays until it is deleted")
     trains = "worker" if "worker" in cluster.jobs else cluster.lead.job
     rows = [one for one in spec["replicatedJobs"] if one["name"] == fitting(trains)]
-    if not rows:
-        raise PreflightError(
-            f"the tasks of {trains} differ in more than their index, which a TrainJob cannot say",
-            hint="dtctl export jobset    has a job for each task",
-        )
+    tasks = [task for task in plan.tasks if task.id.job == trains]
+    if rows[0]["template"]["spec"]["completions"] < len(tasks):
+        raise _differ(trains, tasks, "a TrainJob")
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     rows[0]["template"] = {"metadata": {"labels": labels}, **rows[0]["template"]}
     nodes = rows[0]["template"]["spec"]["completions"]
@@ -68,29 +67,33 @@ def trainjob(cluster: Cluster, image: str) -> Exported:
     return Exported((runtime, job), plan, tuple(warnings))
 
 
-def _pod_name(name: str, task: TaskId) -> str:
+def pod_name(name: str, group: str, index: int) -> str:
     """The name of a pod in the headless service of its JobSet (jobset/api/jobset/v1alpha2/jobset_types.go)."""
-    return f"{name}-{fitting(task.job)}-0-{task.index}.{name}"
+    return f"{name}-{group}-0-{index}.{name}"
 
 
-def _jobset_spec(cluster: Cluster, plan: RunPlan, image: str, name: str, title: str) -> tuple[Manifest, list[str]]:
-    warnings: list[str] = []
+def _differ(job: str, tasks: Sequence[TaskPlan], kind: str, without: Sequence[str] = ()) -> PreflightError:
+    found = list(differences(tasks, without=without))
+    return PreflightError(
+        f"the tasks of {job} differ in more than their index, which {kind} cannot say",
+        detail=f"they differ in {', '.join(found)}" if found else "",
+        hint="dtctl export jobset    has a job for each group of equal tasks",
+    )
+
+
+def _jobset_spec(
+    cluster: Cluster, groups: Sequence[Group], image: str, name: str, title: str
+) -> tuple[Manifest, list[str]]:
     replicated, of_task, deciding, secret = [], [], [], f"{name}-secrets"
-    for job, tasks in grouped((task.id.job, task) for task in plan.tasks).items():
-        template = template_of(tasks)
-        if template is None:
-            raise PreflightError(
-                f"the tasks of {job} differ in more than their index, which one replicated job cannot say",
-                detail="pods of a job share their command and variables; only $(TASK_INDEX) differs",
-                hint="a dialect with TF_CONFIG or flags, or one job that trains, can be exported",
-            )
-        env = variables(template, cluster.trainer.secrets, secret, COMPLETION_INDEX)
+    for group in groups:
+        tasks, template = list(group.tasks), group.template
+        env = variables(template, cluster.trainer.secrets, secret, COMPLETION_INDEX, group.index)
         spec = _job_spec(cluster, tasks, pod(cluster, container(title, image, template, env), name, "Never"), title)
-        replicated.append({"name": fitting(job), "replicas": 1, "template": {"spec": spec}})
+        replicated.append({"name": group.name, "replicas": 1, "template": {"spec": spec}})
         if tasks[-1].scope == "task":
-            of_task.append(fitting(job))
+            of_task.append(group.name)
         if any(task.decides for task in tasks):
-            deciding.append(fitting(job))
+            deciding.append(group.name)
     found: Manifest = {
         "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": deciding},
@@ -98,7 +101,7 @@ def _jobset_spec(cluster: Cluster, plan: RunPlan, image: str, name: str, title: 
     }
     if cluster.ttl_s is not None:
         found["ttlSecondsAfterFinished"] = round(cluster.ttl_s)
-    return {**found, "replicatedJobs": replicated}, warnings
+    return {**found, "replicatedJobs": replicated}, []
 
 
 def _failure_policy(cluster: Cluster, of_task: list[str]) -> Manifest:
@@ -124,7 +127,7 @@ def _job_spec(cluster: Cluster, tasks: list[TaskPlan], spec: Manifest, title: st
             "values": [code for code in cluster.recovery.permanent if code],
         }
         found["podFailurePolicy"] = {"rules": [{"action": "FailJob", "onExitCodes": codes}]}
-    decides = [task.id.index for task in tasks if task.decides]
+    decides = [at for at, task in enumerate(tasks) if task.decides]
     if decides and len(decides) < count:
         found["successPolicy"] = {"rules": [{"succeededIndexes": ",".join(map(str, decides))}]}
     if cluster.active_deadline_s is not None:
@@ -147,10 +150,7 @@ def tfjob(cluster: Cluster, image: str) -> Exported:
             )
         template = template_of(tasks, without=("TF_CONFIG",))
         if template is None:
-            raise PreflightError(
-                f"the tasks of {job} differ in more than their index, which a TFJob cannot say",
-                hint="dialects tensorflow, flags, tf_config and none can be exported",
-            )
+            raise _differ(job, tasks, "a TFJob", ("TF_CONFIG",))
         policy = "OnFailure" if tasks[-1].scope == "task" and cluster.recovery.max_restarts else "Never"
         specs[_ROLES[job]] = _replicas(cluster, tasks, template, image, name, policy)
     run: Manifest = {"cleanPodPolicy": "Running", "backoffLimit": cluster.recovery.max_restarts}

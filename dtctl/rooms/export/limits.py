@@ -43,7 +43,7 @@ def unsaid(cluster: Cluster, plan: RunPlan, target: str) -> Iterator[str]:
         yield "data.from: the data is not pushed; put it where dirs.data is mounted"
     if any(host.env or host.dirs for host in cluster.hosts.values()):
         yield "hosts.NAME.env and hosts.NAME.dirs: tasks keep env of their host; its dirs are not mounted"
-    if cluster.trainer.venv or cluster.trainer.python:
-        yield "trainer.venv and trainer.python: python3 of the image or of the node is used"
+    if cluster.trainer.venv or cluster.trainer.python or any(host.python for host in cluster.hosts.values()):
+        yield "trainer.venv, trainer.python and hosts.NAME.python: python3 of the image or of the node is used"
     if cluster.target_step is not None:
         yield "target_step: a training that ends short of it is not noticed"

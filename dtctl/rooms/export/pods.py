@@ -29,7 +29,16 @@ _DIGITS = re.compile(r"(\d+)")
 
 def on_pods(cluster: Cluster, address: Callable[[TaskId], str], port: int = PORT) -> RunPlan:
     """The plan with a host for each task, at that address; the image has the Python and the code."""
-    own = {task: f"{task.job}-{task.index}" for task in running(cluster)}
+    return plan_run(cluster_on_pods(cluster, address, port), {}, local_python="python3")
+
+
+def pod_host(task: TaskId) -> str:
+    """The name of the host that is the pod of a task."""
+    return f"{task.job}-{task.index}"
+
+
+def cluster_on_pods(cluster: Cluster, address: Callable[[TaskId], str], port: int = PORT) -> Cluster:
+    own = {task: pod_host(task) for task in running(cluster)}
     gpus = visible_gpus(cluster)
     hosts = {
         name: dataclasses.replace(
@@ -53,10 +62,9 @@ def on_pods(cluster: Cluster, address: Callable[[TaskId], str], port: int = PORT
     }
     trainer = dataclasses.replace(cluster.trainer, environment=None, venv=None, python=None)
     recovery = dataclasses.replace(cluster.recovery, min_workers=None)
-    changed = dataclasses.replace(
+    return dataclasses.replace(
         cluster, hosts=hosts, jobs=jobs, trainer=trainer, recovery=recovery, spares=(), arbiters=()
     )
-    return plan_run(changed, {}, local_python="python3")
 
 
 def refuse_secrets(plan: RunPlan) -> None:
@@ -100,11 +108,13 @@ class Template:
 
 def template_of(tasks: Sequence[TaskPlan], *, without: Sequence[str] = ()) -> Template | None:
     """None if the tasks differ in more than their index."""
+    if len({len(task.gpus or ()) for task in tasks}) > 1:
+        return None
     if len({len(task.argv) for task in tasks}) > 1 or len({tuple(task.env) for task in tasks}) > 1:
         return None
-    words = [_shared([in_pod(task.argv[at]) for task in tasks]) for at in range(len(tasks[0].argv))]
+    words = [shared([in_pod(task.argv[at]) for task in tasks]) for at in range(len(tasks[0].argv))]
     names = [name for name in tasks[0].env if name not in _hidden(tasks[0]) and name not in without]
-    env = {name: _shared([in_pod(task.env[name]) for task in tasks]) for name in names}
+    env = {name: shared([in_pod(task.env[name]) for task in tasks]) for name in names}
     if None in words or None in env.values():
         return None
     command = tuple(word for word in words if word is not None)
@@ -117,7 +127,7 @@ def _hidden(task: TaskPlan) -> tuple[str, ...]:
     return ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER") if task.gpus or task.gpus is None else ()
 
 
-def _shared(texts: Sequence[str]) -> str | None:
+def shared(texts: Sequence[str]) -> str | None:
     """One text for all, with the index as a variable; None if there is none."""
     if len(set(texts)) == 1:
         return texts[0]
@@ -135,9 +145,12 @@ def _shared(texts: Sequence[str]) -> str | None:
     return "".join(found)
 
 
-def variables(template: Template, secrets: Sequence[str], secret: str, index: str) -> list[dict[str, Any]]:
-    """`env` of a container. `index`: the field of the pod that holds its index."""
-    found: list[dict[str, Any]] = [{"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": index}}}]
+def variables(
+    template: Template, secrets: Sequence[str], secret: str, index: str, known: str | None = None
+) -> list[dict[str, Any]]:
+    """`env` of a container. `index`: the field of the pod that holds its index; `known`: the index in its place."""
+    own = {"valueFrom": {"fieldRef": {"fieldPath": index}}} if known is None else {"value": known}
+    found: list[dict[str, Any]] = [{"name": INDEX, **own}]
     hidden = [name for name, value in template.env.items() if hide_variable(name, value) != value]
     found += [{"name": name, "value": value} for name, value in template.env.items() if name not in hidden]
     names = dict.fromkeys([*secrets, *hidden])

@@ -1,6 +1,7 @@
-"""Reads Ansible inventories: INI, YAML, and what `ansible-inventory --list` prints.
+"""Reads Ansible inventories: INI, YAML, and what `ansible-inventory --list` prints. Pure.
 
-`ansible-inventory` itself is not run: it runs plugins and programs that an inventory names. Pure.
+`ansible-inventory` itself is not run, even where it is installed: it runs plugins and programs that an inventory and
+an ansible.cfg beside it name, and the answer would depend on the machine. A nightly test compares this with it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dtctl.config.ranges import LIMIT, expand
 from dtctl.config.yaml12 import parse
 from dtctl.dataclass import dataclass
 from dtctl.errors import Place, UsageError, clipped
-from dtctl.rooms.importing.found import Found, Machine, Note, Problems, Source, fail, machine_of, merged, name_of
+from dtctl.rooms.importing.found import Found, Machine, Note, Problems, Source, fail, machine_of, merged
 
 Variables = dict[str, tuple[str, Place]]
 
@@ -101,9 +102,21 @@ class _Inventory:
             group: tuple(hosts) for group, hosts in members.items() if hosts and group not in ("all", "ungrouped")
         }
         places = {group: self.groups[group].place for group in groups}
-        return Found(
-            "an Ansible inventory", merged(machines), groups=groups, places=places, left_out=tuple(notes.values())
-        )
+        every, fill = _addressed(merged(machines))
+        left = tuple(notes.values())
+        return Found("an Ansible inventory", every, groups=groups, places=places, to_fill=fill, left_out=left)
+
+
+def _addressed(machines: tuple[Machine, ...]) -> tuple[tuple[Machine, ...], tuple[Note, ...]]:
+    """The machines; where the one that runs Ansible is one of several, the others need an address for it."""
+    local = [one for one in machines if one.is_local]
+    if not local or len(local) == len(machines):
+        return machines, ()
+    every = tuple(
+        Machine(**{**vars(one), "target": one.target or one.name}) if one.is_local else one for one in machines
+    )
+    fill = Note(f"hosts.{local[0].name}.address: as the others reach this machine", local[0].place)
+    return every, (fill,)
 
 
 def _machine(host: str, place: Place, variables: Variables, notes: dict[str, Note]) -> Machine:
@@ -130,15 +143,41 @@ def _machine(host: str, place: Place, variables: Variables, notes: dict[str, Not
     if "port" in settings and settings["port"] == 22:
         del settings["port"]
     target = settings.pop("target", None)
-    own = machine_of(f"[{target}]" if target and ":" in target else target or host, place, **settings)
-    named = Machine(**{**vars(own), "name": name_of(host.partition("@")[2] or host)})
+    listed = machine_of(host, place)  # user@name:port, as older inventories have it
+    if target:
+        own = machine_of(f"[{target}]" if ":" in target else target, place, **settings)
+        settings = {key: getattr(own, key) or getattr(listed, key) for key in ("user", "port")}
+        own = Machine(**{**vars(own), **settings})
+    else:
+        own = Machine(**{**vars(listed), **settings})
+    named = Machine(**{**vars(own), "name": listed.name})
     connects = own.target or own.name
     return Machine(**{**vars(named), "target": None if connects == named.name else connects})
 
 
 def _jump(value: str) -> str | None:
-    found = re.search(r"(?:ProxyJump[= ]|-J ?)[\"']?([^\s\"']+)", value)
-    return found[1] if found else None
+    """The jump host of options for SSH: of ProxyJump or -J, or of a ProxyCommand that is `ssh -W %h:%p`."""
+    if found := re.search(r"(?:ProxyJump[= ]|-J ?)[\"']?([^\s\"']+)", value):
+        return found[1]
+    command = re.search(r"ProxyCommand[= ]\s*(?P<quote>[\"']?)(?P<words>ssh\s.*)", value)
+    if command is None:
+        return None
+    words = command["words"].partition(command["quote"])[0].split() if command["quote"] else command["words"].split()
+    if "-W" not in words or "%h:%p" not in words:
+        return None
+    options, places = {}, []
+    at = 1
+    while at < len(words):
+        if words[at] in ("-W", "-p", "-l", "-i", "-o", "-F"):
+            options[words[at]] = words[at + 1] if at + 1 < len(words) else ""
+            at += 1
+        elif not words[at].startswith("-"):
+            places.append(words[at])
+        at += 1
+    if len(places) != 1:
+        return None
+    user, port = options.get("-l"), options.get("-p")
+    return (f"{user}@" if user else "") + places[0] + (f":{port}" if port else "")
 
 
 _RANGE = re.compile(r"\[(?P<first>[0-9A-Za-z]*):(?P<last>[0-9A-Za-z]+)(?::(?P<step>[0-9]{1,4}))?\]")

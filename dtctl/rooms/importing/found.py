@@ -11,6 +11,7 @@ from dtctl.config.placement import MOST_TASKS
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, Place, Problem, UsageError, clipped
 
+FORMATS_HINT = "or name another --format"
 MOST_PROBLEMS = 50
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -200,10 +201,14 @@ def jobs_of_addresses(
             notes.append(Note(f"jobs.{job}.port: the tasks listened on {clipped(said)}; now each host counts from "
                               "`ports` on", addresses[0][1]))  # fmt: skip
         jobs.append(FoundJob(job, tuple(name_of(host) for host, _ in pairs), addresses[0][1], port))
-    every = merged(machines)
-    if all((machine.target or machine.name) in LOOPBACK for machine in every):
-        every = tuple(Machine(one.name, one.place, is_local=True) for one in every)
-    return every, tuple(jobs), tuple(notes)
+    return local_where_loopback(merged(machines)), tuple(jobs), tuple(notes)
+
+
+def local_where_loopback(machines: tuple[Machine, ...]) -> tuple[Machine, ...]:
+    """The machines; where all are names of the one that reads them, as local ones."""
+    if all((machine.target or machine.name) in LOOPBACK for machine in machines):
+        return tuple(Machine(one.name, one.place, is_local=True) for one in machines)
+    return machines
 
 
 _ADDRESS = re.compile(r"(?:grpc://)?(?:\[(?P<ip>[^\[\]\s]+)\]|(?P<name>[^:\[\]\s]+)):(?P<port>[0-9]{1,5})")

@@ -15,7 +15,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import Place, UsageError, clipped, did_you_mean
 from dtctl.folder import Folder, read_regular
 from dtctl.model import lead_among
-from dtctl.rooms.importing import ansible, host_lists
+from dtctl.rooms.importing import ansible, clush, host_lists, mpi_command
 from dtctl.rooms.importing.found import Found, FoundJob, Note, Source, fail, is_address, jobs_of_groups
 from dtctl.rooms.importing.ssh_config import ssh_config
 from dtctl.rooms.importing.tf_config import is_assignment, tf_config
@@ -27,9 +27,9 @@ STDIN = "-"
 READERS: Mapping[str, Callable[[Source], Found]] = {
     "hostfile": host_lists.hostfile,
     "deepspeed": host_lists.deepspeed,
-    "hosts": host_lists.listed,
+    "hosts": mpi_command.listed,
     "addresses": host_lists.addresses,
-    "clush": host_lists.clush,
+    "clush": clush.clush,
     "ansible": lambda text: (ansible.yaml if _is_mapping(text.content) else ansible.ini)(text),
     "tfjob": tfjob,
     "tf_config": tf_config,
@@ -80,8 +80,9 @@ def read_source(source: str) -> tuple[Source, Path | None]:
 
 _SECTION = re.compile(r"^\[[^\]\n]+\]\s*$", re.MULTILINE)
 _OF_SSH = re.compile(r"^[ \t]*(?:Host|Match)[ \t=]+\S", re.MULTILINE | re.IGNORECASE)
-_OF_CLUSH = re.compile(r"[^\s:#@]+\s*:\s*[^\s{}]*(?:\s*,\s*[^\s{}]+)*")
+_OF_CLUSH = re.compile(r"[^\s:#@]+\s*:\s*[^\s{}:]*(?:[\s,]+[^\s{}:]+)*")
 _OF_ANSIBLE = re.compile(r"^[^\s#]+[^#\n]*\sansible_\w+=", re.MULTILINE)
+_OF_TF_CONFIG = re.compile(r"\A\s*\{[^{}]*\"(?:cluster|task)\"\s*:\s*\{")
 _HOST = re.compile(r"[^\s:=,]+(?::(?P<number>[0-9]+))?")
 
 
@@ -93,7 +94,7 @@ def recognised(text: Source) -> str:
         raise fail(Place(text.name), "it is empty", _ONE_OF)
     if is_tfjob(content):
         return "tfjob"
-    if is_assignment(content) or re.match(r"\{\s*\"(?:cluster|task)\"", content.lstrip()):
+    if is_assignment(content) or _OF_TF_CONFIG.search(content):
         return "tf_config"
     if re.search(r"--?\w+_hosts[= ]", content):
         return "addresses"
@@ -101,10 +102,14 @@ def recognised(text: Source) -> str:
         return "hosts"
     if _OF_SSH.search(content):
         return "ssh_config"
+    if clush.is_main_file(content):
+        return "clush"
     if _SECTION.search(content) or _OF_ANSIBLE.search(content):
         return "ansible"
     if _is_mapping(content) and re.search(r"\b(?:hosts|children|_meta)\"?\s*:", content):
         return "ansible"
+    if clush.is_yaml(text) or all(re.fullmatch(r"@[^\s:]+(?::[^\s:]+)?\s+\S+", line) for line in lines):
+        return "clush"
     parts = [part for line in lines for part in re.split(r"[\s,;]+", line) if part]
     found = [_HOST.fullmatch(part) for part in parts]
     if all(found):
@@ -116,7 +121,7 @@ def recognised(text: Source) -> str:
         raise fail(Place(text.name, 1), "these may be slots or ports", "add --format hosts, hostfile or addresses")
     if all(_OF_CLUSH.fullmatch(line) for line in lines):
         return "clush"
-    if any(re.search(r"\s(?:slots|max[_-]slots)=", line) for line in lines):
+    if any(re.search(r"\s(?:slots|max[_-]?slots|cpu|count|binding|user(?:[_-]?name)?)=", line) for line in lines):
         return "hostfile"
     raise fail(Place(text.name, 1), "its format is not recognised", _ONE_OF)
 

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 from dtctl.config.names import split_place
-from dtctl.errors import Place, UsageError
+from dtctl.errors import Place, TransportError, UsageError
+from dtctl.folder import temporary_folder
 from dtctl.model import SshSettings
 from dtctl.rooms.importing.found import Found, Machine, Note, Source, fail
 from dtctl.transport.ssh.config import ConfigFiles
-from dtctl.transport.ssh.mentions import account_home
+from dtctl.transport.ssh.mentions import account_home, keyword_of
 
-_KEYWORD = re.compile(r"\s*\"?(?P<keyword>\w+)\"?(?:\s*=\s*|\s+)(?P<rest>.*)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
@@ -21,13 +21,15 @@ def ssh_config(text: Source, file: Path | None) -> Found:
     names: dict[str, Place] = {}
     own = _is_own(file)
     for place, line in text.lines():
+        keyword, rest = keyword_of(line)
         if not own:
             _refuse_foreign(place, line)
-        match = _KEYWORD.match(line)
-        if match is None or match["keyword"].lower() != "host":
+        if keyword != "host":
             continue
-        for found in re.finditer(r"[^\s\"]+", match["rest"]):
-            at = Place(place.file, place.line, match.start("rest") + found.start() + 1)
+        for found in re.finditer(r"[^\s\"']+", rest):
+            if found[0].startswith("#"):
+                break
+            at = Place(place.file, place.line, len(line) - len(rest) + found.start() + 1)
             if _NAME.fullmatch(found[0]):
                 names.setdefault(found[0], at)
     if file is None:
@@ -37,19 +39,29 @@ def ssh_config(text: Source, file: Path | None) -> Found:
     if not names:
         hint = "expected lines such as Host gpu-1; patterns (gpu-*) name no machine"
         raise fail(Place(text.name), "no Host of this file is the name of one machine", hint)
-    return _asked(names, file, own)
+    if own:
+        return _asked(names, ConfigFiles(account_home() / ".ssh/config"), own)
+    # `ssh` reads a copy of what was checked: the file may be another one by now, with a program in it.
+    with temporary_folder("dtctl-ssh-") as folder:
+        folder.replace("config", text.content.encode())
+        copy = folder.path / "config"
+        try:
+            return _asked(names, ConfigFiles(copy), own)
+        except TransportError as error:
+            detail = error.detail.replace(str(copy), text.name)
+            raise TransportError(error.summary, detail=detail, hint=error.hint) from error
 
 
 def _refuse_foreign(place: Place, line: str) -> None:
     """Refuses a line of another's file by which `ssh -G` might run a program, or read more files. Raises ConfigError.
 
-    `ssh` takes quotes out of words, also in the middle of one (ex"ec"), and needs no blank after a closing one: so each
-    line counts that begins with the keyword, whatever its conditions are.
+    By its letters alone, so that it does not matter how a version of `ssh` finds the keyword among other characters;
+    no other keyword begins so. Each such line counts, whatever its conditions are.
     """
-    words = re.sub(r"[\s\"'\\]", "", line).lower()
-    if words.startswith("match"):
+    letters = "" if line.lstrip(" \t").startswith("#") else re.sub("[^a-z]", "", line.lower())
+    if letters.startswith("match"):
         raise fail(place, "a Match may run a program of this file's choosing here (exec)", "take it out, and try again")
-    if words.startswith("include"):
+    if letters.startswith("include"):
         raise fail(place, "an Include of a file that is not your own is not followed", "import each file by itself")
 
 
@@ -58,10 +70,10 @@ def _is_own(file: Path | None) -> bool:
     return file is not None and file.resolve() == (account_home() / ".ssh/config").resolve()
 
 
-def _asked(names: dict[str, Place], file: Path, own: bool) -> Found:
-    files = ConfigFiles(file)
+def _asked(names: dict[str, Place], files: ConfigFiles, own: bool) -> Found:
     machines, left = [], []
     jumps: set[str] = set()
+    reached: dict[tuple[str, ...], str] = {}
     account = {key: str(value) for key, value in ConfigFiles(Path("/dev/null")).lookup(SshSettings("x")).items()}
     for name, place in names.items():
         said = files.lookup(SshSettings(name))
@@ -70,6 +82,11 @@ def _asked(names: dict[str, Place], file: Path, own: bool) -> Found:
             continue
         jump = str(said.get("proxyjump", ""))
         jumps |= {split_place(hop)[1] for hop in jump.split(",") if hop and hop != "none"}
+        place_there = tuple(str(said[key]) for key in ("hostname", "port", "user"))
+        first = reached.setdefault(place_there, name)
+        if first != name:
+            left.append(Note(f"{name}: another name of {first}", place))
+            continue
         if "proxycommand" in said and not own:
             left.append(Note(f"ProxyCommand of {name}: it belongs into ~/.ssh/config", place))
         if own:

@@ -10,7 +10,10 @@ from dtctl.errors import Place
 from dtctl.rooms.importing.found import Found, Note, Source, fail, jobs_of_addresses
 from dtctl.rooms.importing.written import scalar
 
-_ASSIGNED = re.compile(r"(?:^|\n)[ \t]*(?:export[ \t]+)?TF_CONFIG[ \t]*=[ \t]*(?P<quote>['\"]?)(?P<json>\{)")
+_ASSIGNED = re.compile(
+    r"(?:^|\n)[ \t]*(?:-[ \t]+|(?:export|ENV|env)[ \t]+)?[\"']?TF_CONFIG[ \t]*[=:][ \t]*(?:[|>]-?\s+)?"
+    r"(?P<quote>['\"]?)\s*(?P<json>\{)"
+)
 EXPECTED = 'write, for example, {"cluster": {"worker": ["a:2222", "b:2222"]}}'
 
 

@@ -13,7 +13,9 @@ from dtctl.errors import Place, clipped
 from dtctl.rooms.importing.found import Found, FoundJob, Machine, Note, Source, check_count, fail
 from dtctl.rooms.importing.written import scalar, words
 
-_KIND = re.compile(r"^kind:[ \t]*[\"']?TFJob[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
+_KIND = re.compile(
+    r"^kind:[ \t]*[\"']?TFJob[\"']?[ \t]*(?:#.*)?$|^[ \t]*[{,]?[ \t]*\"kind\"[ \t]*:[ \t]*\"TFJob\"", re.MULTILINE
+)
 _BETWEEN = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 _GPU = re.compile(r"(?:nvidia|amd)\.com/gpu$")
 _JOBS = {
@@ -103,6 +105,7 @@ class _Reader:
             self._restarts(path)
         if not jobs:
             raise fail(self.place("spec"), "no role of this TFJob has replicas", "write, for example, replicas: 2")
+        self.trainer["dialect"] = "tf_config", jobs[0].place  # flags are no part of a TFJob
         self._policies()
         order = ("ps", "chief", "master", "worker", "evaluator")
         jobs.sort(key=lambda job: order.index(job.name))
@@ -138,7 +141,13 @@ class _Reader:
                 self.notes.append(Note("a second container", self.place(*where, index)))
         image = self.text(*own, "image")
         if image:
-            self.trainer.setdefault("environment", ("{container: " + scalar(image) + "}", self.place(*own, "image")))
+            said = "{container: " + scalar(image) + "}"
+            if self.trainer.setdefault("environment", (said, self.place(*own, "image")))[0] != said:
+                self.notes.append(Note(f"the image {image}: all jobs have one environment", self.place(*own, "image")))
+        for key in ("workingDir", "envFrom"):
+            if self.at(*own, key) is not None:
+                why = "; trainers start in the directory of the code" if key == "workingDir" else ""
+                self.notes.append(Note(f"{key}{why}", self.place(*own, key)))
         for key in ("volumes", "nodeSelector", "tolerations", "affinity", "initContainers", "imagePullSecrets"):
             if self.at(*path, "template", "spec", key) is not None:
                 at = self.place(*path, "template", "spec", key)
@@ -160,9 +169,10 @@ class _Reader:
         if variables:
             pairs = ", ".join(f"{name}: {scalar(value)}" for name, (value, _) in variables.items())
             settings["env"] = "{" + pairs + "}", next(iter(variables.values()))[1]
-        said = [self._words((*own, key)) for key in ("command", "args")]
-        command = [*said[0], *said[1]]
-        return gpus, (command, self.place(*own, "command" if said[0] else "args")) if command else None, settings
+        program, args = self._words((*own, "command")), self._words((*own, "args"))
+        known = {name: value for name, (value, _) in variables.items()}
+        command = [self._filled(word, known, own) for word in [*program, *args]]
+        return gpus, (command, self.place(*own, "command" if program else "args")) if command else None, settings
 
     def _words(self, path: KeyPath) -> list[str]:
         listed = self.at(*path)
@@ -177,6 +187,19 @@ class _Reader:
             shown.append("" if hidden else word)
             is_secret = hides_next(word)
         return [] if "" in shown and "" not in found else shown
+
+    def _filled(self, word: str, known: Mapping[str, str], path: KeyPath) -> str:
+        """The word with the variables that Kubernetes fills in."""
+
+        def value(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return "$"
+            if match[1] not in known:
+                note = Note(f"{match[0]} in the command: Kubernetes fills it in, dtctl does not", self.place(*path))
+                self.mounts += [] if note in self.mounts else [note]
+            return known.get(match[1], match[0])
+
+        return re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", value, word)
 
     def _variables(self, path: KeyPath) -> Iterator[tuple[str, tuple[str, Place]]]:
         listed = self.at(*path)

@@ -96,7 +96,7 @@ def _hosts(machines: Sequence[Machine]) -> Iterator[str]:
         first = next(machine for machine in machines if not machine.is_local)
         yield "ssh: {" + ", ".join(f"{key}: {_value(value)}" for key, value in shared.items()) + "}" + _at(first.place)
     yield "hosts:"
-    for _, group in itertools.groupby(machines, key=lambda one: _settings(one, shared) if not one.target else one.name):
+    for _, group in itertools.groupby(machines, key=lambda one: one.name if one.target else _settings(one, shared)):
         alike = list(group)
         names = [machine.name for machine in alike]
         for text in folded(names):
@@ -113,7 +113,9 @@ def _value(value: object) -> str:
 
 def _settings(machine: Machine, shared: dict[str, object]) -> str:
     if machine.is_local:
-        return " {transport: local}"
+        return (
+            " {transport: local, address: " + scalar(machine.target) + "}" if machine.target else " {transport: local}"
+        )
     own = {"target": machine.target, **{key: getattr(machine, key) for key in _SHARED if key not in shared}}
     ssh = {key: _value(value) for key, value in own.items() if value is not None}
     entry = {}

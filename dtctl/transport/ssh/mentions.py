@@ -31,7 +31,8 @@ USED = {
 RENAMING = ("canonicalizehostname", "canonicaldomains", "canonicalizefallbacklocal", "canonicalizemaxdots")
 """Options that let blocks apply to a host by another name than the one that is typed."""
 
-_KEYWORD = re.compile(r'\s*"?(?P<keyword>\w+)"?(?:\s*=\s*|\s+|$)(?P<rest>.*)')
+_BLANKS = " \t\r\n"
+"""What separates words for `ssh` (WHITESPACE in misc.c); others, such as a form feed, belong to a word."""
 
 
 @dataclass
@@ -66,15 +67,12 @@ class Mentions:
             return
         block = Block(None)
         for line in text.split("\n"):
-            match = _KEYWORD.match(line)
-            keyword = match["keyword"].lower() if match else ""
-            if match is None or line.lstrip().startswith("#"):
-                continue
+            keyword, rest = keyword_of(line)
             if keyword in ("host", "match"):
                 yield block
-                block = Block(_words(match["rest"]) if keyword == "host" else None)
+                block = Block(_words(rest) if keyword == "host" else None)
             elif keyword == "include":
-                yield from self._included(_words(match["rest"]), base, depth)
+                yield from self._included(_words(rest), base, depth)
             elif keyword in RENAMING:
                 self._everything = True
             block.is_used = block.is_used or keyword in USED
@@ -88,6 +86,30 @@ class Mentions:
         for pattern in patterns:
             for name in glob.glob(str(base / _expanded(pattern))):  # noqa: PTH207 (may be absolute)
                 yield from self._blocks(Path(name), base, depth + 1)
+
+
+def keyword_of(line: str) -> tuple[str, str]:
+    """The keyword of a line in lower case, as `ssh` takes it, and the rest; empty for a comment and a blank line.
+
+    `ssh` takes quotes out of a keyword (Ho"st"), needs no blank after a closing one ("Host"gpu-1), and passes over an
+    equals sign before it (=Host gpu-1): `strdelim` in OpenSSH's misc.c. A test compares this with `ssh -G`.
+    """
+    word, rest = _delimited(line.partition("\0")[0])
+    if not word:
+        word, rest = _delimited(rest)
+    return ("", "") if word.startswith("#") else (word.lower(), rest)
+
+
+def _delimited(text: str) -> tuple[str, str]:
+    match = re.search(f'[{_BLANKS}"=]', text)
+    if match is None:
+        return text, ""
+    word, rest = text[: match.start()], text[match.end() :]
+    if match[0] == '"':
+        inside, closing, rest = rest.partition('"')
+        return (word + inside, rest.lstrip(_BLANKS)) if closing else ("", "")
+    rest = rest.lstrip(_BLANKS)
+    return word, rest[1:].lstrip(_BLANKS) if match[0] != "=" and rest.startswith("=") else rest
 
 
 def account_home() -> Path:
@@ -104,7 +126,7 @@ def _expanded(pattern: str) -> Path:
 
 def _words(text: str) -> list[str] | None:
     """The words of a line without `!`; None if a quote or backslash leaves that to OpenSSH."""
-    return None if set(text) & set("'\"\\") else [word.lstrip("!") for word in re.split(r"[\s,]+", text) if word]
+    return None if set(text) & set("'\"\\") else [word.lstrip("!") for word in re.split(r"[ \t\r\n,]+", text) if word]
 
 
 def _matches(pattern: str, host: str) -> bool:
