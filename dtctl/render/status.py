@@ -77,12 +77,13 @@ def summary_lines(status: RunStatus, width: int | None) -> list[Text]:
 
 
 def between_facts(pieces: Sequence[tuple[str, str]], width: int) -> list[list[tuple[str, str]]]:
-    """A headline in lines that end between facts; a fact that is wider than the terminal is in a line of its own."""
+    """A headline in lines that end between facts; one that is wider than a line goes on where it begins."""
     from rich.cells import cell_len
 
     lines: list[list[tuple[str, str]]] = [[]]
     for words, style in pieces:
-        if words.startswith(SEPARATOR) and sum(cell_len(one) for one, _ in lines[-1]) + cell_len(words) > width:
+        fits_below = words.startswith(SEPARATOR) and cell_len(words) <= width
+        if fits_below and sum(cell_len(one) for one, _ in lines[-1]) + cell_len(words) > width:
             lines.append([("  ", ""), (words.removeprefix(SEPARATOR), style)])
         else:
             lines[-1].append((words, style))
@@ -114,7 +115,7 @@ def in_short(status: RunStatus) -> list[str]:
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and figures.step is not None and _all_run(verdict)
-        else [brief(verdict.why) if failure_of(status) is not None else sentence(verdict.why)]
+        else [brief(verdict.why) if _told_below(status) else sentence(verdict.why)]
     )
     if status.unknown_after_the_end:
         tasks = status.unknown_after_the_end
@@ -132,6 +133,11 @@ def in_short(status: RunStatus) -> list[str]:
     if figures.checkpoint is not None:
         shown.append(f"checkpoint {age(figures.checkpoint, status.time)} ago")
     return shown
+
+
+def _told_below(status: RunStatus) -> bool:
+    """Whether a line below has the whole cause."""
+    return failure_of(status) is not None or status.verdict.outcome is Outcome.RESTARTING
 
 
 def _all_run(verdict: Verdict) -> bool:
