@@ -93,10 +93,9 @@ def between_facts(pieces: Sequence[tuple[str, str]], width: int) -> list[list[tu
 def headline(status: RunStatus) -> list[tuple[str, str]]:
     """Text and style of each piece: the run, a colon, the outcome, and the facts after it."""
     record, outcome, facts = status.record, status.verdict.outcome, in_short(status)
-    said = f"{outcome.value.lower()} "  # "Stopped by ada@laptop", with the word once
-    after = facts.pop(0).removeprefix(said) if outcome.decided and facts and facts[0].startswith(said) else ""
-    if outcome is Outcome.RUNNING:
-        after = _elapsed(status)
+    after = _elapsed(status) if outcome is Outcome.RUNNING else stopped_by(status.verdict)
+    if stopped_by(status.verdict):
+        facts.pop(0)
     return [
         (record.run or record.cluster, "bold"),
         (": ", ""),
@@ -104,6 +103,12 @@ def headline(status: RunStatus) -> list[tuple[str, str]]:
         (f" {after}" if after else "", ""),
         *((f"{SEPARATOR}{fact}", "") for fact in facts),
     ]
+
+
+def stopped_by(verdict: Verdict) -> str:
+    """Who stopped the run, as words after its outcome; empty if there is more to say, or another end."""
+    only = read(verdict.why[0]) if verdict.outcome is Outcome.STOPPED and len(verdict.why) == 1 else {"kind": ""}
+    return f"by {only['by']}" if only["kind"] == "stopped_by" else ""
 
 
 SEPARATOR = " · "
