@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files above `docs`, and the pages that they are."""
 
+_OF_AN_IMAGE = re.compile(r"(?<=\))()\]\(([^)#\s]+)((?:#[^)]*)?)\)")
+"""The end of a link whose words are an image."""
+
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)((?:#[^)]*)?)\)")
 
 
@@ -28,8 +31,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links that are right in a checkout become right in the site; of those to code the words stay."""
     if page.parent and page.parent.title == "Development":
         page.meta["search"] = {"boost": 0.01}  # below every page for users
+    if page.file.src_uri == BESIDE["README.md"]:
+        page.meta["hide"] = ["navigation", "toc"]  # its two pictures stand beside each other
     start = "" if page.file.src_uri in BESIDE.values() else "docs"
-    return _LINK.sub(lambda found: _mended(found, start), markdown)
+    linked = _OF_AN_IMAGE.sub(lambda found: _mended(found, start)[1:], markdown)
+    return _LINK.sub(lambda found: _mended(found, start), linked)
 
 
 MOST_SEARCHED = 300

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtctl.rooms.top.app import Top
 
 PICTURE = ROOT / "docs" / "images" / "top.svg"
-SIZE = (110, 30)
+SIZE = (120, 38)
 
 
 def draw() -> None:

@@ -226,7 +226,13 @@ def show_styled(*parts: str | tuple[str, str], whole_words: bool = False) -> Non
         return console.report(plain)
     from dtctl.render.terminal.rich_console import text
 
-    console.err().print(text(*parts), soft_wrap=not (whole_words and console.on_terminal(stderr=True)))
+    if not whole_words or not console.on_terminal(stderr=True):
+        console.err().print(text(*parts))
+        return None
+    from dtctl.render.terminal.grid import wrapped
+
+    for line in wrapped(text(*parts), console.columns()):
+        console.err().print(line)
     return None
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import HOLDING, Fact, headline, named, read, sentence, why_of
+from dtctl.agent.records.reasons import HOLDING, Fact, fact, headline, named, read, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent, Incident, RunView, has_steps
 from dtctl.agent.run.policy import fingerprint
 from dtctl.model import grouped
 from dtctl.operations.snapshot import Coordination, Outcome, recovered_after_s, steps_lost
 from dtctl.render.failure import brief, causes_of
 from dtctl.render.format import clock, count, duration, local_time
+from dtctl.render.terminal import console
 
 if TYPE_CHECKING:
     from dtctl.operations.events import Attempted
@@ -36,6 +37,20 @@ def attempt_line(one: Attempted) -> str:
 
 def history_line(entry: HistoryEvent | Attempted) -> str:
     return event_line(entry) if isinstance(entry, dict) else attempt_line(entry)
+
+
+def show_entry(entry: HistoryEvent | Attempted) -> None:
+    """Prints an event or an attempt; a terminal that is too narrow gets the rest below its first word."""
+    line = history_line(entry)
+    if not console.on_terminal() or len(line) < _SHORT or len(line) <= console.out().width:
+        return console.say(line)
+    time, apart, text = line.partition("  ")
+    console.out().prose(text, label=f"{time}{apart}")
+    return None
+
+
+_SHORT = 60
+"""Shorter lines fit any terminal: rich, which knows its width, is not imported for them."""
 
 
 def cause_of(incident: Incident) -> tuple[str, str]:
@@ -190,6 +205,8 @@ def _course(attempted: Attempted) -> str:
     ran = "did not run" if attempted.ran_s is None else f"ran {duration(attempted.ran_s)}"
     if attempted.state == "succeeded":
         return f"{ran}, succeeded" if len(attempted.why) <= 1 else f"{ran}, {why}, succeeded"
+    if kind == "run_failed":  # its cause has lines of its own
+        return f"{ran}, stopped: {sentence([fact('run_failed')])}"
     if attempted.state == "stopped":
         return f"{ran}, {why or 'stopped'}" if kind in ("stopped", "stopped_by", None) else f"{ran}, stopped: {why}"
     if any(read(each)["kind"] in HOLDING for each in attempted.why):

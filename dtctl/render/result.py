@@ -166,7 +166,7 @@ def show_ended(
     from dtctl.render.checkpoints import checkpoint_lines
     from dtctl.render.events import warnings
     from dtctl.render.failure import brief
-    from dtctl.render.status import OUTCOME_STYLE, restarts_lines
+    from dtctl.render.status import OUTCOME_STYLE, restarts_lines, stopped_by
 
     verdict, coordination = status.verdict, status.coordination
     for line in restarts_lines(status, _INCIDENTS, reported):
@@ -182,8 +182,7 @@ def show_ended(
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {why}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
-    said = f"{verdict.outcome.value.lower()} "
-    after = f" {why.removeprefix(said)}" if why.startswith(said) else f", {why}"
+    after = f" {by}" if (by := stopped_by(verdict)) else f", {why}"
     show_styled(f"run {status.record.run}: ", (verdict.outcome.value, style), after, whole_words=True)
     return None
 

@@ -167,7 +167,7 @@ COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
 }
 """Cells of several tasks show: the shortest time in a state, the median rate and use, the most memory, the longest
 silence. CPU is in processors, as in `top`."""
-_ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS")
+_ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "NOTE")
 
 
 def note(task: TaskStatus, status: RunStatus) -> str:

@@ -79,12 +79,13 @@ def summary_lines(status: RunStatus, width: int | None) -> list[Text]:
 
 
 def between_facts(pieces: Sequence[tuple[str, str]], width: int) -> list[list[tuple[str, str]]]:
-    """A headline in lines that end between facts; a fact that is wider than the terminal is in a line of its own."""
+    """A headline in lines that end between facts; one that is wider than a line goes on where it begins."""
     from rich.cells import cell_len
 
     lines: list[list[tuple[str, str]]] = [[]]
     for words, style in pieces:
-        if words.startswith(SEPARATOR) and sum(cell_len(one) for one, _ in lines[-1]) + cell_len(words) > width:
+        fits_below = words.startswith(SEPARATOR) and cell_len(words) <= width
+        if fits_below and sum(cell_len(one) for one, _ in lines[-1]) + cell_len(words) > width:
             lines.append([("  ", ""), (words.removeprefix(SEPARATOR), style)])
         else:
             lines[-1].append((words, style))
@@ -94,10 +95,9 @@ def between_facts(pieces: Sequence[tuple[str, str]], width: int) -> list[list[tu
 def headline(status: RunStatus) -> list[tuple[str, str]]:
     """Text and style of each piece: the run, a colon, the outcome, and the facts after it."""
     record, outcome, facts = status.record, status.verdict.outcome, in_short(status)
-    said = f"{outcome.value.lower()} "  # "Stopped by ada@laptop", with the word once
-    after = facts.pop(0).removeprefix(said) if outcome.decided and facts and facts[0].startswith(said) else ""
-    if outcome is Outcome.RUNNING:
-        after = _elapsed(status)
+    after = _elapsed(status) if outcome is Outcome.RUNNING else stopped_by(status.verdict)
+    if stopped_by(status.verdict):
+        facts.pop(0)
     return [
         (record.run or record.cluster, "bold"),
         (": ", ""),
@@ -105,6 +105,12 @@ def headline(status: RunStatus) -> list[tuple[str, str]]:
         (f" {after}" if after else "", ""),
         *((f"{SEPARATOR}{fact}", "") for fact in facts),
     ]
+
+
+def stopped_by(verdict: Verdict) -> str:
+    """Who stopped the run, as words after its outcome; empty if there is more to say, or another end."""
+    only = read(verdict.why[0]) if verdict.outcome is Outcome.STOPPED and len(verdict.why) == 1 else {"kind": ""}
+    return f"by {only['by']}" if only["kind"] == "stopped_by" else ""
 
 
 SEPARATOR = " · "
@@ -118,7 +124,7 @@ def in_short(status: RunStatus) -> list[str]:
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and figures.step is not None and _all_run(verdict)
-        else [brief(verdict.why) if failure_of(status) is not None else sentence(verdict.why)]
+        else [brief(verdict.why) if _told_below(status) else sentence(verdict.why)]
     )
     if status.unknown_after_the_end:
         tasks = status.unknown_after_the_end
@@ -138,6 +144,11 @@ def in_short(status: RunStatus) -> list[str]:
     if status.allocation is not None:
         shown.append(allocation_line(status.allocation))
     return shown
+
+
+def _told_below(status: RunStatus) -> bool:
+    """Whether a line below has the whole cause."""
+    return failure_of(status) is not None or status.verdict.outcome is Outcome.RESTARTING
 
 
 def _all_run(verdict: Verdict) -> bool:

@@ -100,6 +100,7 @@ _MASKS = (
     (r"[─━-]{3,}", "---"),
     (r"\s+", " "),
     (r"^((?:ps|worker):\d \S+ running) .*", r"\1 ..."),  # a task has no rate before its second step
+    (r"^\d+ tasks (?:stopped|had already ended)(?=, \d+ left)", "tasks ended"),  # a slow reader stops it late
     (r"^goodput .*", "goodput ..."),  # where time went is another day's
 )
 

@@ -179,7 +179,7 @@ def events(
         document.print_json("Events", {"events": happenings, "errors": document.errors(events.errors)})
     else:
         for one in (events.lines if states else operations.events.folded(events.lines))[-(tail or 0) :]:
-            console.say(render.events.history_line(one))
+            render.events.show_entry(one)
         render.result.show_away(events)
         errors.show_host_errors(events.errors)
     exit_for(events.errors, others=events.lines)
@@ -200,9 +200,9 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
                 document.print_json_line(document.event(event))
             else:
                 for entry in [event] if states else folding.take(event):
-                    console.say(render.events.history_line(entry))
+                    render.events.show_entry(entry)
         for rest in folding.rest():
-            console.say(render.events.history_line(rest))
+            render.events.show_entry(rest)
 
 
 def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple[list[str], int | None]:

@@ -44,14 +44,25 @@ Line = list[tuple[str, str]]
 """The text and style of each piece."""
 
 
-def plot(curves: Sequence[Curve], width: int, height: int, *, log: bool = False, braille: bool = True) -> list[Line]:
-    """A frame with this many columns and rows in all, with the curves in it; empty if there is nothing to draw."""
+def plot(
+    curves: Sequence[Curve],
+    width: int,
+    height: int,
+    *,
+    log: bool = False,
+    braille: bool = True,
+    floor: float | None = None,
+) -> list[Line]:
+    """A frame with this many columns and rows in all, with the curves in it; empty if there is nothing to draw.
+
+    `floor`: a value that the axis reaches down to, for curves on no log scale.
+    """
     drawn = [[(step, _scaled(value, log=log)) for step, value in curve.points] for curve in curves]
     found = [point for points in drawn for point in points if point[1] is not None]
     if not found:
         return []
     values = [value for _, value in found if value is not None]
-    low, high = min(values), max(values)
+    low, high = min(values if floor is None else [*values, floor]), max(values)
     first, last = min(step for step, _ in found), max(step for step, _ in found)
     labels = _labels(low, high, height - 2, log=log)
     margin = max(map(len, labels.values()))

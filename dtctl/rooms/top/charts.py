@@ -55,8 +55,8 @@ def _chart(series: Series, width: int, rows: int, *, fine: bool) -> list[Line]:
         (f" {series.now}" if series.now else "", "cyan"),
         ("  log scale" if log else "", "dim"),
     ]
-    from_zero = [Curve("", [(values[0][0], 0.0)])] if name in FROM_ZERO else []
-    return [title, *plot([Curve(name, values), *from_zero], width, rows - 1, log=log, braille=fine)]
+    floor = 0.0 if name in FROM_ZERO else None
+    return [title, *plot([Curve(name, values)], width, rows - 1, log=log, braille=fine, floor=floor)]
 
 
 def _beside(parts: Sequence[Line], width: int) -> Line:

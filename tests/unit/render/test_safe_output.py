@@ -67,7 +67,7 @@ from dtctl.render import checked as checked_screen
 from dtctl.render import checkpoints, errors, logs, result, starting, status
 from dtctl.render import plan as plans
 from dtctl.render.awaiting import OutputPrinter
-from dtctl.render.events import history_line
+from dtctl.render.events import show_entry
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_checks
@@ -408,10 +408,10 @@ CHECKED = Checked(
 
 def tell_events() -> None:
     for one in happenings():
-        console.say(history_line(poisoned(one)))
+        show_entry(poisoned(one))
     for state in ("running", "backoff"):
         one_line = Attempted("worker:0", "a", 1, 10.0, 5.0, state, tuple(said("why")))
-        console.say(history_line(dataclasses.replace(poisoned(one_line), state=state)))
+        show_entry(dataclasses.replace(poisoned(one_line), state=state))
 
 
 def trust_line() -> None:
@@ -524,7 +524,7 @@ SHOWS: dict[str, Callable[[], object]] = {
         [LocalProgram(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))],
         [Sending(Path("x"), f"hooks.{BAD}", BAD, {f"a{BAD}": BAD}, (BAD,), BAD)],
     ),
-    "events": tell_events,
+    "show_entry": tell_events,
 }
 HARMLESS = {"show_data_source", "show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
 """Functions that show nothing from outside, or nothing at all."""

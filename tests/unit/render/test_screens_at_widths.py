@@ -15,12 +15,14 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.rooms.data.records import DataDropped, DataHeld
 from dtctl.config.load import load_cluster
 from dtctl.errors import Place, Problem
+from dtctl.operations.events import Attempted
 from dtctl.operations.findings import Checked
 from dtctl.operations.gc import GcResult, Written
 from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
 from dtctl.render.checkpoints import show_checkpoints
 from dtctl.render.errors import show_doubts, show_warning
+from dtctl.render.events import show_entry
 from dtctl.render.plan import show_plan, show_whole_tasks
 from dtctl.render.result import show_remains
 from dtctl.render.status import show_status
@@ -199,3 +201,15 @@ def test_a_command_goes_on_in_the_next_line_as_a_shell_takes_it(
     command = lines[lines.index(next(line for line in lines if line.startswith("  python"))) : -1]
     assert len(command) > 2
     assert all(line.endswith(" \\") for line in command[: command.index(next(x for x in command if x[-1] != "\\"))])
+
+
+def test_an_event_goes_on_below_its_first_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = tuple(said("the data set of the second experiment is not where trainer.args say that it is, on any host"))
+    failed = Attempted("worker:1", "gpu-1", 3, 10.0, 5.0, "failed", why)
+    monkeypatch.setattr("dtctl.render.terminal.console.on_terminal", lambda *, stderr=False: True)
+    lines = shown(lambda: show_entry(failed), 80, monkeypatch, capsys)
+    assert len(lines) > 1
+    assert all(line.startswith(" " * 21) and line[21] != " " for line in lines[1:])
+    assert all(len(line) <= 80 for line in lines)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 import pytest
 from rich.cells import cell_len
 
+from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskState
 from dtctl.operations.runs import KnownRun, KnownRuns
 from dtctl.operations.snapshot import Outcome, Verdict
 from dtctl.render.format import without_prefix
 from dtctl.render.roster import rows_of, tasks_table
-from dtctl.render.status import show_runs
+from dtctl.render.status import SEPARATOR, between_facts, show_runs, stopped_by
 from dtctl.render.terminal import console
 from dtctl.render.terminal.grid import Grid
 from dtctl.rooms.metrics.operation import Point, Series
@@ -146,3 +147,18 @@ def test_the_list_of_runs_fits(width: int, monkeypatch: pytest.MonkeyPatch, caps
     assert len(lines) == 31
     assert all(len(line) <= width and line == line.rstrip() for line in lines)
     assert all(f"{LONG}{n}" in lines[n + 1] for n in range(30))
+
+
+def test_a_headline_breaks_between_facts_and_a_long_fact_goes_on_where_it_begins() -> None:
+    head = [("digits-1", "bold"), (": ", ""), ("Running", ""), (f" {SEPARATOR.strip()} step 5", "")]
+    facts = [(f"{SEPARATOR}{fact}", "") for fact in ("70.8 steps/s", "done in 12m12s", "loss 0.00642")]
+    lines = ["".join(words for words, _ in line) for line in between_facts([*head, *facts], 44)]
+    assert lines == ["digits-1: Running · step 5 · 70.8 steps/s", "  done in 12m12s · loss 0.00642"]
+    (whole,) = between_facts([("digits-1", ""), (f"{SEPARATOR}{'why ' * 20}", "")], 40)
+    assert len(whole) == 2
+
+
+def test_a_stopped_run_is_told_who_stopped_it_once() -> None:
+    assert stopped_by(Verdict(Outcome.STOPPED, (fact("stopped_by", by="ada@desk"),))) == "by ada@desk"
+    assert stopped_by(Verdict(Outcome.STOPPED, (fact("said", text="maintenance"),))) == ""
+    assert stopped_by(Verdict(Outcome.FAILED, (fact("stopped_by", by="ada@desk"),))) == ""

@@ -41,6 +41,12 @@ def test_a_loss_over_three_decades_is_drawn_on_a_log_scale() -> None:
     assert "log scale" not in joined(charts([Series("loss", LOSS)], 79, 10)[0])
 
 
+def test_the_axis_of_a_rate_begins_at_zero_without_a_dot_there() -> None:
+    lines = charts([Series("steps/s", [(float(step), 100.0) for step in range(10)])], 79, 10)
+    assert "0 │" in joined(lines[-3])
+    assert not joined(lines[-3]).partition("│")[2].strip(), "nothing is drawn that nobody measured"
+
+
 def test_the_figures_of_charts_are_those_of_the_first_line() -> None:
     found = snapshot(training("worker:0", 100, rate=12.5, loss="0.25"))
     top = [joined(line) for line in page(found, Histories(), POINTS, Choice(), (99, 29)).top]
