@@ -92,6 +92,15 @@ def engine_of(name: str) -> Engine | None:
     return cast("Engine", pkgutil.resolve_name(place))
 
 
+def require_own_hosts(cluster: Cluster, command: str) -> None:
+    """Raises UsageError for a command about the hosts of a file whose runs are on machines of an engine."""
+    if cluster.on != HERE:
+        raise UsageError(
+            f"{command} is about the hosts of the file, and on: {cluster.on} means other machines, which a run gets late",
+            hint="dtctl up    submits the run; --set on=ssh    means the hosts of the file",
+        )
+
+
 def engine_of_record(record: RunRecord) -> Engine | None:
     """The engine that lends the run its machines."""
     kinds: Sequence[str] = list(dict.fromkeys(host.reach.transport for host in record.hosts.values()))

@@ -59,7 +59,7 @@ def run(submission: Submission, environ: Mapping[str, str]) -> int:
     with Holders(job, names, ends) as holders:
         gpus = holders.await_all()
         addresses = queue.node_addresses(folded)
-        nodes = tuple(Node(name, addresses.get(name, name), count_of(gpus[name])) for name in names)
+        nodes = tuple(Node.of(name, addresses.get(name, name), gpus[name]) for name in names)
         run_id = run_of(submission.run, restarts)
         given = Given(job, run_id, nodes)
         say(f"job {job} on {folded}: run {run_id}")
@@ -141,12 +141,6 @@ class Holders:
                     self._gpus[said["node"]] = str(said["holds"])
                 elif said.get("signal") == "TERM":
                     self._ends.ask()
-
-
-def count_of(devices: str) -> int | None:
-    """The number of GPUs in CUDA_VISIBLE_DEVICES; None if Slurm has not set it."""
-    named = [one for one in devices.split(",") if one]
-    return len(named) if named else None
 
 
 def follow(submission: Submission, given: Given, ends: Ends) -> int:
