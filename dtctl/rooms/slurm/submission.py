@@ -53,7 +53,7 @@ class Submission:
             return None
 
     def keep_step(self, step: int) -> None:
-        """Without it the next start is not compared with this one."""
+        """Keeps the step of this start; if it cannot be written, the next start is not compared with this one."""
         with suppress(OSError):
             replace_file(_step_file(self.run), str(step).encode())
 
