@@ -57,7 +57,7 @@ def held() -> list[int]:
     found = []
     for one in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if mark in (one / "environ").read_bytes() and b"sleep" in (one / "cmdline").read_bytes():
+            if mark in (one / "environ").read_bytes() and (one / "cmdline").read_bytes().startswith(b"sleep"):
                 found.append(int(one.name))
     return found
 
