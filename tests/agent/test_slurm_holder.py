@@ -47,7 +47,8 @@ def holder() -> Iterator[subprocess.Popen[str]]:
     yield process
     with suppress(OSError):
         process.kill()
-    process.communicate()
+    process.stdout.close()
+    process.wait(10)
     eventually(lambda: not held(), what="nothing to be left")
 
 
