@@ -47,7 +47,9 @@ def holder() -> Iterator[subprocess.Popen[str]]:
     yield process
     with suppress(OSError):
         process.kill()
-    process.stdout.close()
+    for stream in (process.stdin, process.stdout):
+        assert stream is not None
+        stream.close()
     process.wait(10)
     eventually(lambda: not held(), what="nothing to be left")
 
