@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import Any
@@ -218,9 +219,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record(place: Path, job: str, **changes: Any) -> RunRecord:
     found = placed(cluster_of(place), [Node(name, name) for name in "abcd"], job, "python3")
-    return record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0).__class__(
-        **{**vars(record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0)), **changes}
-    )
+    return dataclasses.replace(record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0), **changes)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -245,6 +244,14 @@ def test_a_job_that_slurm_has_forgotten_has_ended(tmp_path: Path) -> None:
     found = SlurmEngine().allocation(record(tmp_path, "3"))
     assert found is not None
     assert (found.phase, line(found)) == ("ended", "job 3 has ended")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_the_batch_script_has_its_machines_until_the_job_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    assert SlurmEngine().allocation(record(tmp_path, "8")) is None
 
 
 @pytest.mark.usefixtures("slurm")
