@@ -47,7 +47,10 @@ def holder() -> Iterator[subprocess.Popen[str]]:
     yield process
     with suppress(OSError):
         process.kill()
-    process.communicate()
+    for stream in (process.stdin, process.stdout):
+        assert stream is not None
+        stream.close()
+    process.wait(10)
     eventually(lambda: not held(), what="nothing to be left")
 
 
@@ -57,7 +60,7 @@ def held() -> list[int]:
     found = []
     for one in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if mark in (one / "environ").read_bytes() and b"sleep" in (one / "cmdline").read_bytes():
+            if mark in (one / "environ").read_bytes() and (one / "cmdline").read_bytes().startswith(b"sleep"):
                 found.append(int(one.name))
     return found
 

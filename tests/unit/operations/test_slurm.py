@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from dtctl.render.allocation import line
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.engine import SlurmEngine
 from dtctl.rooms.slurm.placement import Given, Node, machines, placed
-from dtctl.rooms.slurm.submission import Submission, options, run_of, script
+from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, options, run_of, script
 from dtctl.transport.connect import Transports
 
 DIGITS = """\
@@ -92,6 +93,21 @@ def test_data_of_the_shared_file_system_is_read_where_it_is(tmp_path: Path) -> N
     assert (found.dirs["data"], found.data.source) == (f"{tmp_path}/set", None)
 
 
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [("", (None, "")), ("2,3", (2, "2,3")), ("GPU-1f,GPU-2e", (2, ""))],
+)
+def test_gpus_of_a_node_are_those_that_slurm_names(devices: str, expected: tuple[int | None, str]) -> None:
+    node = Node.of("n1", "10.1.0.1", devices)
+    assert (node.gpus, node.gpu_numbers) == expected
+
+
+def test_trainers_see_the_gpus_that_the_job_has(tmp_path: Path) -> None:
+    nodes = [Node.of("n7", "10.1.0.7", "2,3"), *NODES[1:]]
+    plan = plan_run(placed(cluster_of(tmp_path), nodes, "12", "python3"), {}, local_python="python3")
+    assert {str(task.id): task.env["CUDA_VISIBLE_DEVICES"] for task in plan.tasks if task.gpus}["worker:0"] == "2,3"
+
+
 def test_too_few_nodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="job 12 has 3 nodes, and the cluster needs 4"):
         placed(cluster_of(tmp_path), NODES[:3], "12", "python3")
@@ -118,6 +134,12 @@ SUBMISSION = Submission("digits-20260101-000000-0a0b", "/p/cluster.yaml", (), 30
 )
 def test_options_of_sbatch_follow_from_the_file(more: str, expected: list[str], tmp_path: Path) -> None:
     assert set(expected) <= set(options(SUBMISSION, cluster_of(tmp_path, more)))
+
+
+@pytest.mark.parametrize(("more", "least"), [("grace: 5s\nslurm: {time: 99s}\n", 100), ("slurm: {time: 150s}\n", 0)])
+def test_a_time_limit_within_which_slurm_warns_at_once_is_reported(more: str, least: int, tmp_path: Path) -> None:
+    found = cluster_of(tmp_path, more)
+    assert (least_limit_s(found) if (limit_s(found) or 0) < least_limit_s(found) else 0) == least
 
 
 def test_gres_takes_the_place_of_gpus_per_node(tmp_path: Path) -> None:
@@ -197,9 +219,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record(place: Path, job: str, **changes: Any) -> RunRecord:
     found = placed(cluster_of(place), [Node(name, name) for name in "abcd"], job, "python3")
-    return record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0).__class__(
-        **{**vars(record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0)), **changes}
-    )
+    return dataclasses.replace(record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0), **changes)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -224,6 +244,14 @@ def test_a_job_that_slurm_has_forgotten_has_ended(tmp_path: Path) -> None:
     found = SlurmEngine().allocation(record(tmp_path, "3"))
     assert found is not None
     assert (found.phase, line(found)) == ("ended", "job 3 has ended")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_the_batch_script_has_its_machines_until_the_job_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    assert SlurmEngine().allocation(record(tmp_path, "8")) is None
 
 
 @pytest.mark.usefixtures("slurm")
