@@ -101,7 +101,7 @@ class Training:
         return 6.0 * math.exp(-step / 900) + 0.3 + self._random.uniform(0, 0.05)
 
     def _scalars_now(self, step: int, now: float) -> Metrics:
-        """As they were read last."""
+        """The scalars as they were read last."""
         if now - self._read >= SCALARS_EVERY_S:
             self._metrics, self._read = self._scalars(step), now
         return self._metrics

@@ -120,7 +120,7 @@
 
   function countLines() {
     const found = search.value ? log.querySelectorAll("div:not([hidden])").length + " of " : "";
-    document.getElementById("log-count").textContent = found + log.childElementCount + " lines";
+    document.getElementById("log-count").textContent = found + log.childElementCount + (log.childElementCount === 1 ? " line" : " lines");
   }
 
   function addLines(texts) {

@@ -70,7 +70,7 @@ class Drawing:
         self._states: object = None
 
     def parts(self, report: Report) -> dict[str, str]:
-        """As the function `parts`; sections that are to stay as they are may be missing."""
+        """The same as the function `parts`, without the sections that stay as they are."""
         states = [(task.state, task.entry["attempt"]) for task in report.status.tasks.values()]
         now, states_before, self._states = time.monotonic(), self._states, states
         if states == states_before and now - self._drawn < SELDOM_S and not is_over(report.status):
@@ -154,7 +154,7 @@ _REFUSALS = {
         "{command} --port 0    serves another one beside this",
     ),
 }
-"""By HTTP status: what a small page is called, what it says, and what to type."""
+"""HTTP status -> what a small page is called, what it says, and what to type."""
 
 
 def headers() -> dict[str, str]:

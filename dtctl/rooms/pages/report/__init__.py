@@ -168,7 +168,7 @@ class Following(AbstractContextManager["Following"]):
 
 
 def own_of(metrics: Metrics, record: RunRecord) -> Metrics:
-    """Without what a later run of the project has written into the directories of this one."""
+    """The scalars without those that a later run of the project has written into the directories of this one."""
     if (until := record.followed_at) is None:
         return metrics
     kept = [(one, tuple(point for point in one.points if point.time < until)) for one in metrics.series]

@@ -26,7 +26,7 @@ class LoggedSteps:
 
     def __init__(self) -> None:
         self._points: dict[int, Point] = {}
-        """By step: one that is made again replaces what was before."""
+        """Step -> its point; a step that is made again replaces those after it."""
         self._losses: dict[int, Point] = {}
         self._reader = StepReader()
         self._attempt = 0

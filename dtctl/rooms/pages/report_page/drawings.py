@@ -26,7 +26,7 @@ from dtctl.rooms.pages.report.timeline import Attempt, Bar, TaskLine, Timeline, 
 from dtctl.rooms.pages.report_page.axes import time_axis
 
 MOST_LANES = 24
-"""Of more tasks, those of a job that have run without a restart share a lane."""
+"""The most lanes; if there are more tasks, those of a job that have run without a restart share one."""
 MOST_ROWS = 500
 _MOST_MARKS = 100
 """The most marks that have room beside each other."""
@@ -58,8 +58,12 @@ def lanes(report: Report) -> list[Lane]:
 
 
 def _lane(lines: Sequence[TaskLine]) -> Lane:
-    hosts = summarize_hosts(dict.fromkeys(line.host for line in lines))
+    hosts = summarize_hosts(dict.fromkeys(line.host for line in lines), _SHORT)
     return Lane(fold(str(line.task) for line in lines), hosts, lines[0], len(lines))
+
+
+_SHORT = 11
+"""The most characters of hosts that fit beside a lane."""
 
 
 def states(lines: Iterable[Lane]) -> list[str]:

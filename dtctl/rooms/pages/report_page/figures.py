@@ -160,8 +160,8 @@ def _figure(tag: str, shown: Sequence[Series], restarts: Sequence[tuple[float, s
 def _readings(shown: Sequence[Series], labels: Sequence[str], axis: Axis, marks: Sequence[Mark]) -> list[Reading]:
     """The values at up to MOST_READINGS steps of the series with the most points, and what happened there."""
     fullest = max(shown, key=lambda one: len(one.points)).points
-    apart = max(1, math.ceil(len(fullest) / MOST_READINGS))
-    chosen = sorted({point.step for point in fullest[::-1][::apart]})
+    apart = max(1, math.ceil(len(fullest) / (MOST_READINGS - 1)))
+    chosen = sorted({point.step for point in (fullest[0], *fullest[::-1][::apart])})
     places = [axis.place(step) or 0.0 for step in chosen]
     ends = [*((place + after) / 2 for place, after in itertools.pairwise(places)), 1.0]
     found = []
