@@ -93,7 +93,7 @@ def lay_out(manifest: bytes, code: str, base: str) -> None:
 
 
 class Conversation:
-    """With a session of the agent, in a process of its own."""
+    """A conversation with a session of the agent, in a process of its own."""
 
     def __init__(self, plan: str) -> None:
         self.sent = b""
