@@ -23,6 +23,7 @@ import yaml
 from dtctl.rooms.kubectl.holder import FAILED
 from tests.desk import Desk, cluster_text, desk
 from tests.hosts.fleet import Fleet, FleetHost
+from tests.local.test_pods import states
 from tests.waiting import eventually, read_until
 
 pytestmark = pytest.mark.fleet
@@ -136,8 +137,8 @@ def started(pods: list[Pod]) -> Iterator[list[subprocess.Popen[str]]]:
         try:
             yield running
         finally:
-            for one in running:
-                one.kill()
+            for pod in pods:
+                pod.host.exec("sh", "-c", "pkill -TERM -f holder.py || true", root=True)
 
 
 def test_agents_in_pods_recover_a_task_and_are_stopped_over_kubectl(user: Desk, fleet: Fleet) -> None:
@@ -145,10 +146,11 @@ def test_agents_in_pods_recover_a_task_and_are_stopped_over_kubectl(user: Desk, 
     with started(pods) as running:
         for one in running:
             read_until(one.stdout, "runs its part of run")
-        eventually(lambda: set(user.states().values()) == {"running"}, what="all tasks to run")
+        eventually(lambda: set(states(user).values()) == {"running"}, what="all tasks to run")
         assert "worker:1 step" in user.dtctl("logs", "worker:1")
         pods[2].host.exec("pkill", "-9", "-f", "--", "job_name=worker", root=True)
-        eventually(lambda: (user.task("worker:1")["attempt"], user.task("worker:1")["state"]) == (2, "running"))
+        eventually(lambda: states(user) and user.task("worker:1")["attempt"] == 2, what="worker:1 to come back")
+        eventually(lambda: set(states(user).values()) == {"running"}, what="all tasks to run again")
         assert user.dtctl("stop") == "3 tasks stopped, 0 left\n"
         ended = {pod.job: one.wait(60) for pod, one in zip(pods, running, strict=True)}
     assert ended == {"demo-ps-0": 0, "demo-worker-0": FAILED, "demo-worker-1": 0}

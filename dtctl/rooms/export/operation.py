@@ -14,7 +14,6 @@ from dtctl.errors import UsageError
 from dtctl.folder import Folder
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.export import kubernetes, slurm
-from dtctl.rooms.export.agents import with_agents
 from dtctl.rooms.export.dockerfile import dockerfile
 from dtctl.rooms.export.kubernetes import Exported
 from dtctl.rooms.export.limits import unsaid
@@ -59,6 +58,8 @@ def export_with_agent(
     cluster: Cluster, bundle: Bundle, image: str | None, environ: Mapping[str, str], namespace: str | None
 ) -> tuple[Export, RunRecord]:
     """A JobSet whose pods run agents, with keys of the run, and the run's record. Raises PreflightError."""
+    from dtctl.rooms.export.agents import with_agents  # imported late: rarely needed
+
     name = image or f"registry.example.com/{fitting(cluster.name)}:{bundle.code_id[:12]}"
     made = with_agents(cluster, name, bundle, environ, namespace)
     warnings = made.warnings
