@@ -163,11 +163,21 @@ class Ending:
             signal.signal(number, self.ask)
 
     def ask(self, *_: object) -> None:
+        """Has the agent end its tasks, as when a host shuts down: both of its processes are told."""
         self.asked = True
-        agent = (read_json(os.path.join(self.directory, "state.json")) or {}).get("agent")
-        if agent:
+        for pid in self.agents():
             with suppress(OSError):
-                os.kill(agent["pid"], signal.SIGTERM)  # it ends its tasks, as when a host shuts down
+                os.kill(pid, signal.SIGTERM)
+
+    def agents(self) -> list[int]:
+        """The processes of the run's agent: the supervisor and its guard."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                words = read("/proc", name, "cmdline").split(b"\0")
+                if b"supervise" in words and os.fsencode(self.directory) in words:
+                    found.append(int(name))
+        return found
 
     def wait(self) -> int:
         """The exit code."""
@@ -176,7 +186,7 @@ class Ending:
             state = read_json(os.path.join(self.directory, "state.json"))
             if state and state["finished"]:
                 return self.code()
-            if self.asked and not (state and state["agent"] and alive(state["agent"]["pid"])):
+            if self.asked and not self.agents():
                 return 128 + signal.SIGTERM
             time.sleep(POLL_S)
 
@@ -188,14 +198,6 @@ class Ending:
         condition = view["condition"]["type"]
         say(f"the run has ended: {condition}")
         return 0 if condition == "Succeeded" else FAILED
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
 
 
 def reap() -> None:
