@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, BinaryIO
 
 PROTOCOL = "v5.channel.k8s.io"
@@ -107,22 +108,23 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         self.close_connection = True
-        pipe = subprocess.PIPE
-        child = subprocess.Popen(query["command"], env=self.server.pods[job], stdin=pipe, stdout=pipe, stderr=pipe)
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
         lock = threading.Lock()
-        pumps = [
-            threading.Thread(target=self._pump, args=(one, channel, lock), daemon=True)
-            for one, channel in ((child.stdout, STDOUT), (child.stderr, STDERR))
-        ]
-        threading.Thread(target=self._feed, args=(child.stdin,), daemon=True).start()
-        for one in pumps:
-            one.start()
-        for one in pumps:
-            one.join()
-        code = child.wait()
+        with subprocess.Popen(
+            query["command"], env=self.server.pods[job], stdin=PIPE, stdout=PIPE, stderr=PIPE
+        ) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            assert child.stderr is not None
+            pumps = [
+                threading.Thread(target=self._pump, args=(one, channel, lock), daemon=True)
+                for one, channel in ((child.stdout, STDOUT), (child.stderr, STDERR))
+            ]
+            threading.Thread(target=self._feed, args=(child.stdin,), daemon=True).start()
+            for one in pumps:
+                one.start()
+            for one in pumps:
+                one.join()
+            code = child.wait()
         status: dict[str, Any] = {"metadata": {}, "status": "Success"}
         if code:
             causes = [{"reason": "ExitCode", "message": str(code)}]
