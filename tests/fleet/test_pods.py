@@ -126,7 +126,7 @@ def exported(user: Desk, fleet: Fleet, **args: Any) -> list[Pod]:
     user.dtctl("export", "jobset", "--with-agent", "--to", str(file))
     assert file.stat().st_mode & 0o777 == 0o600
     pods = pods_of(file, fleet, user.project)
-    Path(user.env["PODS"]).write_text(json.dumps({pod.job: pod.enter[1:] for pod in pods}))
+    Path(user.env["PODS"]).write_text(json.dumps({pod.job: pod.enter for pod in pods}))
     return pods
 
 
