@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import coordinator, delay, first_step, lines, observing, overhead
+from benchmarks import coordinator, dashboard, delay, first_step, lines, observing, overhead
 from benchmarks.measuring import CannotRun
 from benchmarks.peers import command, push, questions, report, start, status
 from benchmarks.peers.contest import Options
@@ -27,6 +27,7 @@ ALONE = {
     "lines": lines.run,
     "delay": delay.run,
     "observing": observing.run,
+    "dashboard": dashboard.run,
 }
 QUESTIONS = "questions"
 ALL = [QUESTIONS, *BESIDE_PEERS, *ALONE]

@@ -17,6 +17,7 @@ import examples_page
 import manual_pages
 import prose
 import python_reference
+import rooms_on_pages
 import shipped
 import typer.main
 
@@ -98,6 +99,8 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "examples.md"] = examples_page.examples()
     texts[DOCS / "python-api.md"] = python_reference.python_api(texts[DOCS / "python-api.md"])
     texts[DOCS / "checkpoints.md"] = checkpoint_formats.with_table(texts[DOCS / "checkpoints.md"])
+    texts[DOCS / "architecture.md"] = rooms_on_pages.with_names(texts[DOCS / "architecture.md"])
+    texts[DOCS / "agent.md"] = rooms_on_pages.with_requests(texts[DOCS / "agent.md"])
     return {**{path: prose.filled(text) for path, text in texts.items()}, **shipped.files()}
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+import recorded
 from played import WITHIN_S, dtctl, played
 
 from tests.documents.blocks import ROOT
@@ -41,13 +42,13 @@ def draw() -> None:
     from playwright.sync_api import sync_playwright
 
     with played() as home, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         _wait()
         _draw_status()
         file = home / "report.html"
         dtctl("report", "-O", str(file))
         _shoot(browser, file.as_uri(), "report")
-        with _dashboard() as addresses:
+        with served_dashboard() as addresses:
             for name in ("dashboard", "dashboard-dark", "dashboard-narrow"):
                 _shoot(browser, next(addresses), name)
         browser.close()
@@ -65,16 +66,10 @@ def _wait() -> None:
 
 
 def _draw_status() -> None:
-    from rich.console import Console
-    from rich.text import Text
-
     argv = [sys.executable, "-m", "dtctl", "--color", "always", "status"]
     printed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, env=_wide_terminal()).stdout
-    console = Console(record=True, width=COLUMNS, force_terminal=True, file=io.StringIO())
-    for line in ("$ dtctl status", *printed.splitlines()):
-        console.print(Text.from_ansi(line), overflow="fold", soft_wrap=False)
-    svg = console.export_svg(title="dtctl status", unique_id="status", font_aspect_ratio=0.61)
-    _write("status.svg", "\n".join(line.rstrip() for line in svg.splitlines()).encode() + b"\n")
+    svg = recorded.draw(["$ dtctl status", *printed.splitlines()], COLUMNS, "dtctl status", "status")
+    _write("status.svg", svg.encode())
 
 
 def _wide_terminal() -> dict[str, str]:
@@ -82,10 +77,10 @@ def _wide_terminal() -> dict[str, str]:
 
 
 @contextmanager
-def _dashboard() -> Iterator[Iterator[str]]:
+def served_dashboard() -> Iterator[Iterator[str]]:
     """Its addresses, each for one browser."""
     argv = [sys.executable, "-m", "dtctl", "dashboard", "-o", "json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             yield (json.loads(line)["url"] for line in process.stdout)
@@ -120,7 +115,7 @@ def _write(name: str, data: bytes) -> None:
     print(f"{name}: {len(data)} bytes")
 
 
-def _chromium() -> str:
+def chromium() -> str:
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     assert found, "apt-get install chromium"
     return found

@@ -4,19 +4,21 @@ python docs/screens.py            all of it; needs root and TensorFlow
 python docs/screens.py --picture  docs/images/demo.svg alone
 python docs/screens.py --top      docs/images/top.svg alone
 python docs/screens.py --pages    docs/images/status.svg, report.png and dashboard*.png alone
+python docs/screens.py --states   dashboard and report in every state, into build/screens, to be looked at
 """
 
 from __future__ import annotations
 
-import io
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
+import recorded
 from page_pictures import draw as draw_pages
+from page_states import draw_states
 from top_picture import draw as draw_top
 
 from tests.documents.blocks import ROOT, shortened
@@ -27,7 +29,8 @@ from tests.hosts.fleet import Fleet
 PAGES = ("README.md", "docs/quickstart.md")
 PICTURE = ROOT / "docs" / "images" / "demo.svg"
 COLUMNS = 110
-_TRIES = 3
+_SHARE = 60
+"""The per cent that are done in the picture."""
 
 
 def write_screens(page: str) -> None:
@@ -63,50 +66,31 @@ def _as_shown(line: str, shown: Mapping[str, str]) -> str:
 
 
 def write_picture() -> None:
-    """`dtctl up --local -f` of the first template, in colours."""
-    from rich.console import Console
-    from rich.text import Text
-
-    for _ in range(_TRIES):
-        lines = _seen()
-        if any("worker:1" in line and "  loss " in line for line in lines):
-            break  # on a busy machine the second worker comes too late to be worth a picture
-    console = Console(record=True, width=COLUMNS, force_terminal=True, file=io.StringIO())
-    for line in lines:
-        console.print(Text.from_ansi(line[: 4 * COLUMNS]), overflow="ellipsis", no_wrap=True)
-    svg = console.export_svg(title="dtctl", unique_id="demo", font_aspect_ratio=0.61)
-    PICTURE.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", "utf-8")
-
-
-def _seen() -> list[str]:
-    """The lines of the picture, from a home of their own."""
+    """What a person sees in the middle of `dtctl up --local -f` with the first template."""
     with tempfile.TemporaryDirectory() as directory:
-        dtctl = [sys.executable, "-m", "dtctl", "--color", "always"]
-        environment = {"HOME": directory, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "COLUMNS": str(COLUMNS)}
-        _printed([*dtctl, "init", "digits"], directory, environment)
-        printed = _printed([*dtctl, "up", "--local", "-f"], f"{directory}/digits", environment)
-        status = _printed([*dtctl, "status"], f"{directory}/digits", environment)
-        _printed([*dtctl, "down", "--yes"], f"{directory}/digits", environment)
-        lines = ["$ dtctl init digits && cd digits", "$ dtctl up --local -f", *_worth_seeing(printed)]
-        return [line.replace(directory, "~") for line in [*lines, "$ dtctl status", *status]]
+        dtctl = [sys.executable, "-m", "dtctl"]
+        environment = {"HOME": directory, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        subprocess.run(
+            [*dtctl, "init", "digits"], cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL
+        )
+        project = f"{directory}/digits"
+        try:
+            lines = recorded.seen([*dtctl, "up", "--local", "-f"], project, environment, (COLUMNS, 40), _is_worth_it)
+        finally:
+            subprocess.run([*dtctl, "down", "--yes"], cwd=project, env=environment, check=True)
+    shown = ["$ dtctl init digits && cd digits", "$ dtctl up --local -f", *lines]
+    recorded.write(PICTURE, recorded.draw([line.replace(directory, "~") for line in shown], COLUMNS, "dtctl", "demo"))
 
 
-def _worth_seeing(lines: Sequence[str]) -> list[str]:
-    """Without what TensorFlow says of this machine's processor, and with every second step."""
-    noise = ("WARNING:", "I0000", "E0000", "W0000", "cuda", "oneDNN")
-    kept = [line for line in lines if not any(word in line for word in noise)]
-    return [line for number, line in enumerate(kept) if not ("  loss " in line and number % 2)]
-
-
-def _printed(words: Sequence[str], directory: str, environment: dict[str, str]) -> list[str]:
-    done = subprocess.run(
-        words, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
-    )
-    return done.stdout.splitlines()
+def _is_worth_it(lines: list[str]) -> bool:
+    """Both workers train, and most of it is done."""
+    share = re.search(r" (\d+)%", lines[-1]) if lines else None
+    both = all(any(name in line and "  loss " in line for line in lines) for name in ("worker:0", "worker:1"))
+    return both and share is not None and int(share[1]) >= _SHARE
 
 
 if __name__ == "__main__":
-    drawn = {"--picture": write_picture, "--top": draw_top, "--pages": draw_pages}
+    drawn = {"--picture": write_picture, "--top": draw_top, "--pages": draw_pages, "--states": draw_states}
     alone = drawn.keys() & {*sys.argv}
     if not alone:
         for name in PAGES:

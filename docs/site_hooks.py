@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -28,6 +30,32 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         page.meta["search"] = {"boost": 0.01}  # below every page for users
     start = "" if page.file.src_uri in BESIDE.values() else "docs"
     return _LINK.sub(lambda found: _mended(found, start), markdown)
+
+
+MOST_SEARCHED = 300
+"""The characters of a section that a result shows; of the rest each further word is found, and stands once."""
+
+_WORD = re.compile(r"[\w.-]{3,}")
+
+
+def on_post_build(config: Any) -> None:
+    """Makes the index of the search small: text without tags, and no word of a long section twice."""
+    path = Path(config.site_dir, "search", "search_index.json")
+    index = json.loads(path.read_text("utf-8"))
+    for entry in index["docs"]:
+        entry["text"] = html.escape(searched(entry["text"]), quote=False)
+    path.write_text(json.dumps(index, separators=(",", ":"), ensure_ascii=False), "utf-8")
+
+
+def searched(text: str) -> str:
+    plain = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+    if len(plain) <= MOST_SEARCHED:
+        return plain
+    end = plain.rfind(" ", 0, MOST_SEARCHED)
+    shown, rest = plain[:end], plain[end:]
+    known = {word.lower() for word in _WORD.findall(shown)}
+    others = {word.lower(): word for word in reversed(_WORD.findall(rest)) if word.lower() not in known}
+    return " ".join([shown, *reversed(others.values())])
 
 
 def _mended(found: re.Match[str], start: str) -> str:

@@ -10,18 +10,19 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+import recorded
 from played import WITHIN_S, played
 
 from tests.documents.blocks import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
+    from dtctl.model import TaskId
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.rooms.top.app import Top
 
 PICTURE = ROOT / "docs" / "images" / "top.svg"
-SIZE = (110, 18)
+SIZE = (110, 30)
 
 
 def draw() -> None:
@@ -29,7 +30,7 @@ def draw() -> None:
     with played():
         svg = asyncio.run(_svg())
     same = re.sub(r"terminal-\d+-", "top-", svg)  # by which a page may hold several
-    PICTURE.write_text("\n".join(line.rstrip() for line in same.splitlines()) + "\n", "utf-8")
+    recorded.write(PICTURE, recorded.tidy(same))
 
 
 async def _svg() -> str:
@@ -50,16 +51,18 @@ def _worth_seeing(status: RunStatus | None) -> bool:
 def _top() -> Top:
     from dtctl.cli.scope import Scope
     from dtctl.operations.client.streams import Feed
+    from dtctl.operations.follow import follow_log
     from dtctl.operations.watch import watch_run
     from dtctl.rooms.metrics.operation import follow_loss
     from dtctl.rooms.top.app import Top
+    from dtctl.rooms.top.command import LOG_LINES
 
     scope = Scope("top")
     record, transport = scope.record(), scope.transport
     run = Feed(lambda: watch_run(record, transport)).start()
     loss = Feed(lambda: follow_loss(record, transport)).start()
-    return Top(run, loss, lambda known, task: Feed(_no_log))
 
+    def log(known: RunRecord, task: TaskId) -> Feed:
+        return Feed(lambda: follow_log(known, transport, task, LOG_LINES)).start()
 
-def _no_log() -> Generator[object, None, None]:
-    yield from ()
+    return Top(run, loss, log, with_tail=True)

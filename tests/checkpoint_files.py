@@ -10,6 +10,8 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from dtctl.agent.host.encodings import crc32c
+
 Files = Mapping[str, bytes]
 """Paths in the directory of checkpoints, and contents."""
 
@@ -19,7 +21,7 @@ def torch_file(content: object = None, tensors: int = 2) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         parts = {"data.pkl": pickle.dumps(content, protocol=2), "byteorder": b"little"}
-        parts |= {f"data/{number}": bytes([number + 1]) * 64 for number in range(tensors)}
+        parts |= {f"data/{number}": bytes([number % 255 + 1]) * 64 for number in range(tensors)}
         for name, part in {**parts, "version": b"3\n"}.items():
             archive.writestr(zipfile.ZipInfo(f"archive/{name}"), part)
     return file.getvalue()
@@ -90,6 +92,34 @@ def deepspeeds(step: int = 500, ranks: int = 2) -> Files:
     }
 
 
+def spacys(name: str = "model-best") -> Files:
+    return {
+        f"{name}/tokenizer": b"\x81",
+        f"{name}/meta.json": json.dumps({"lang": "en", "name": "pipeline", "pipeline": ["tok2vec"]}).encode(),
+        f"{name}/config.cfg": b'[nlp]\nlang = "en"\n',
+        f"{name}/tok2vec/model": b"\x82" * 3000,
+        f"{name}/vocab/strings.json": json.dumps(["word"] * 1000).encode(),
+        f"{name}/vocab/vectors": b"\0" * 100,
+    }
+
+
+def orbaxes(name: str = "500") -> Files:
+    """As orbax-checkpoint 0.12 lays it out, with a database of OCDBT."""
+    ended = json.dumps({"item_handlers": {}, "commit_timestamp_nsecs": 1795471791397796842}).encode()
+    node, manifest = _ocdbt(0x0CDB20DE, b"keys" * 20), _ocdbt(0x0CDB3A2A, b"config" * 20)
+    return {
+        f"{name}/_CHECKPOINT_METADATA": ended,
+        f"{name}/default/manifest.ocdbt": manifest,
+        f"{name}/default/d/0a1b2c3d": b"values" * 500 + node,
+    }
+
+
+def _ocdbt(magic: int, body: bytes) -> bytes:
+    """A record: its magic, its length, its version and compression, its body, and a checksum of all that."""
+    content = struct.pack(">I", magic) + struct.pack("<Q", 18 + len(body)) + b"\0\0" + body
+    return content + struct.pack("<I", crc32c(content))
+
+
 def distributed(name: str = "step-500", ranks: int = 2) -> Files:
     """A directory of torch.distributed.checkpoint: several archives in each shard, and a pickle that names them."""
     shards = [f"__{rank}_0.distcp" for rank in range(ranks)]
@@ -120,6 +150,8 @@ WHOLE: dict[str, tuple[Files, str, str, int | None]] = {
     "accelerate, by number": (accelerates("checkpoint_3"), "accelerate", "checkpoint_3", None),
     "deepspeed": (deepspeeds(), "deepspeed", "global_step500", 500),
     "dcp": (distributed(), "dcp", "step-500", 500),
+    "orbax": (orbaxes(), "orbax", "500", 500),
+    "spacy": (spacys(), "spacy", "model-best", None),
 }
 """A whole checkpoint: its files, its kind, its name, and its step."""
 

@@ -66,10 +66,10 @@ RECIPES = {
         ("torch==2.13.0", "numpy==2.2.6", "scikit-learn==1.7.2"),
         rather=("torch==2.13.0+cpu",),  # without gigabytes of CUDA; not on PyPI
     ),
-    "accelerate": Recipe(
-        "accelerate",
+    "deepspeed": Recipe(
+        "deepspeed",
         ("3.11", "3.12", "3.13", "3.10"),
-        ("torch==2.13.0", "accelerate==1.15.0"),
+        ("torch==2.13.0", "numpy==2.2.6", "setuptools==84.2.1", "ninja==1.13.2", "deepspeed==0.19.8"),
         rather=("torch==2.13.0+cpu",),
     ),
     "torch-libraries": Recipe(

@@ -1,6 +1,7 @@
 """Which modules belong to which room, and whether dtctl stands without one: `make rooms`.
 
-A room is dtctl/rooms/NAME and dtctl/agent/rooms/NAME with its rows in the tables of both folders, or dtctl/api. For
+A room is dtctl/rooms/NAME and dtctl/agent/rooms/NAME with its rows in the tables of both folders, and
+tests/of_rooms/NAME.py with its rows of the tests; or dtctl/api. For
 each room a copy of the tree without it, and without the rooms that need it, has to pass mypy, to import every module,
 and to pass the unit tests of what is left, but for those that run the same code with and without rooms.
 
@@ -207,10 +208,11 @@ def _stays(value: ast.expr, folder: Path) -> bool:
 
 
 def without(rooms: Collection[str], copy: Path) -> None:
-    """Removes rooms from a copy of the tree: their folders, their rows, and the modules that join them to others."""
+    """Removes rooms from a copy of the tree: their folders, rows and rows of tests, and the modules that join them."""
     for room in rooms:
         for folder in (*(f"{one}/{room}" for one in FOLDERS), *(["dtctl/api"] if room == "api" else [])):
             shutil.rmtree(copy / folder, ignore_errors=True)
+        (copy / f"tests/of_rooms/{room}.py").unlink(missing_ok=True)
         for folder in FOLDERS:
             for joint in (copy / folder).glob(f"*/{room}.py"):
                 name = ".".join(joint.relative_to(copy).with_suffix("").parts)

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dtctl import rooms
+
 Example = tuple[str, str]
 """The words after `dtctl`, and what they do."""
 
@@ -17,12 +19,14 @@ _BOLD, _CYAN, _GREEN, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[32m", "\x1b[0m"
 
 @cache
 def examples() -> dict[str, list[Example]]:
-    """Command -> its examples."""
+    """Command -> its examples. Those of a room are in its folder."""
     found: dict[str, list[Example]] = {}
-    for line in Path(__file__).with_name("examples.txt").read_text("utf-8").splitlines():
-        words, apart, does = line.partition("    ")
-        if apart:
-            found.setdefault(words.split()[0], []).append((words, does))
+    own = [Path(rooms.__file__).with_name(name) / "examples.txt" for name, room in rooms.ROOMS.items() if room.commands]
+    for file in (Path(__file__).with_name("examples.txt"), *own):
+        for line in file.read_text("utf-8").splitlines() if file.is_file() else ():
+            words, apart, does = line.partition("    ")
+            if apart:
+                found.setdefault(words.split()[0], []).append((words, does))
     return found
 
 

@@ -135,6 +135,10 @@ class Scope:
         Commands that only look fall back to the run that was started last, and say so; see cli/table.py.
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
+        record = self._meant(for_its_hosts=for_its_hosts)
+        return dataclasses.replace(record, starts=self.memory.starts_of(record))
+
+    def _meant(self, *, for_its_hosts: bool) -> RunRecord:
         if self.run is not None:
             return self.started_here(self.run) or self._not_started(self.run) or self._run_of_others(self.run)
         record = self._of_name(self.named) if self.named else None
@@ -149,7 +153,9 @@ class Scope:
             self.file()  # raises, and lists what exists
             raise AssertionError("no file here, and one is found")
         # Without --run, hosts are asked for their current run: another run may have been started since.
-        return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
+        # One whose machines were lent to it is known here: it has them for itself.
+        run = record.run if operations.engines.engine_of_record(record) is not None else None
+        return self._with_own_access(dataclasses.replace(self._followed(record), run=run))
 
     def placed(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The same for commands that ask the hosts of tasks: a spare may have taken the place of one."""

@@ -250,7 +250,25 @@ def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
     for entry in entries:
         if isinstance(entry, Attempted):
             newest[entry.task] = max(newest.get(entry.task, 0), entry.attempt)
-    return [_with_sequel(entry, newest) for entry in entries]
+    return in_order(_with_sequel(entry, newest) for entry in entries)
+
+
+def in_order(entries: Iterable[HistoryEvent | Attempted]) -> list[HistoryEvent | Attempted]:
+    """The entries, whose times go back nowhere by less than clocks differ: the later line was written after the other,
+    so the clock of its host is slow, and it gets the time of the other.
+    """
+    shown: list[HistoryEvent | Attempted] = []
+    for entry in entries:
+        last = _time(shown[-1]) if shown else 0.0
+        shown.append(_at(entry, last) if last - CLOCKS_AGREE_S <= _time(entry) < last else entry)
+    return shown
+
+
+def _at(entry: HistoryEvent | Attempted, time: float) -> HistoryEvent | Attempted:
+    if isinstance(entry, Attempted):
+        return dataclasses.replace(entry, time=time)
+    moved: HistoryEvent = {**entry, "time": time}
+    return moved
 
 
 def _time(entry: HistoryEvent | Attempted) -> float:

@@ -320,6 +320,15 @@ class Memory:
                     records.append(record)
         return tuple(sorted(records, key=lambda record: record.created, reverse=True))
 
+    def starts_of(self, record: RunRecord) -> tuple[float, ...]:
+        """When the runs of the record's project were started: of the same cluster, or from the same file."""
+        real = os.path.realpath(record.file) if record.file else None
+        return tuple(
+            one.created
+            for one in self.runs()
+            if one.cluster == record.cluster or (real and one.file and os.path.realpath(one.file) == real)
+        )
+
     def newest_of(self, file: Path, cluster: str | None = None) -> RunRecord | None:
         """The newest run that was started from the file, by any path to it; `cluster`: under this name."""
         real = os.path.realpath(file)

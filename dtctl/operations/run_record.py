@@ -81,8 +81,15 @@ class RunRecord:
     """How long its hosts may miss the coordinator before they hold their tasks still, as a host reports it."""
     voting: int = 0
     """How many hosts elect its coordinator."""
+    starts: tuple[float, ...] = ()
+    """When runs of its project were started from here, in epoch seconds. It is not stored."""
     revision: Revision | None = None
     """The version of its code; None if that was in no repository, and for a run of an earlier dtctl."""
+
+    @property
+    def followed_at(self) -> float | None:
+        """When the next run of its project was started from here; None: it is the last, as far as is known."""
+        return min((at for at in self.starts if self.created and at > self.created), default=None)
 
     @property
     def project(self) -> Path | None:

@@ -12,19 +12,32 @@ from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.checkpoints import Checkpoints
+from dtctl.operations.checkpoints import Checkpoints, before
 from dtctl.operations.client import ask_hosts, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
+from dtctl.operations.engines import allocation_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict, seen_now
+from dtctl.operations.waiting import given_back, has_no_machines, status_of_waiting
 from dtctl.transport.seam import Transport
 
 
 def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None = None) -> RunStatus:
     """The status, over one connection if the coordinator answers; `away`: its host has just failed.
 
-    Raises DtctlError only for an answer that no other host can replace.
+    Raises DtctlError only for an answer that no other host can replace, and where an engine cannot be asked for the
+    run's machines.
     """
+    allocation = allocation_of(record)
+    if allocation is None:
+        return _status(record, transport, away)
+    if has_no_machines(record, allocation):
+        return status_of_waiting(record, allocation)
+    found = dataclasses.replace(_status(record, transport, away), allocation=allocation)
+    return given_back(found, allocation) if allocation.phase == "ended" else found
+
+
+def _status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None) -> RunStatus:
     try:
         known, answer, own = ask_about(
             record, transport, lambda asked, _: request_of_status(asked), away=away, reads=True
@@ -40,7 +53,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
         every = status_of_hosts(asked, transport)
         newer = dataclasses.replace(every.record, hosts={**every.record.hosts, **_known_routes(found.record, every)})
         if newer.created > found.record.created or newer.coordinator != found.record.coordinator:
-            return status(newer, transport)
+            return _status(newer, transport, None)
         return _as_hosts_report(found, every)
     return _with_answers_of_hosts(found, asked, transport, lost, {record.coordinator: None, **own})
 
@@ -65,12 +78,19 @@ class AtUrls(Protocol):
 
 
 def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
-    """The status with the checkpoints at the run's storage URLs, which no host reports; `fresh`: queried now."""
-    if not found.record.checkpoint_urls:
+    """The status with the checkpoints at the run's storage URLs, which no host reports. Of a run that another run of
+    its project has followed, without those that this one has written.
+
+    `fresh`: queried now, and with all that the directories hold.
+    """
+    if found.record.checkpoint_urls:
+        readers: Iterator[AtUrls] = rooms.each("checkpoints")
+        more = (one for read in readers for one in read(found.record, fresh=fresh))
+        found = dataclasses.replace(found, checkpoints=(*found.checkpoints, *more))
+    followed_at = found.record.followed_at
+    if fresh or followed_at is None or not found.is_over:
         return found
-    readers: Iterator[AtUrls] = rooms.each("checkpoints")
-    more = (one for read in readers for one in read(found.record, fresh=fresh))
-    return dataclasses.replace(found, checkpoints=(*found.checkpoints, *more))
+    return dataclasses.replace(found, checkpoints=before(found.checkpoints, followed_at))
 
 
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:

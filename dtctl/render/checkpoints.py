@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.operations.checkpoints import Checkpoints, at, newest_scattered
+from dtctl.operations.checkpoints import Checkpoints, at, epoch_of, newest_scattered
 from dtctl.render.format import count, duration, fold, size
 from dtctl.render.terminal import console
 from dtctl.render.terminal.console import print_table, styled, table
@@ -25,9 +25,9 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
     lines = []
     report, newest = found.report, status.newest_complete
     if newest:
-        step = f"step {newest['step']}, " if newest["step"] is not None else ""
+        reached = f"{found_at}, " if (found_at := position(newest)) else ""
         lines.append(
-            f"checkpoint: {step}{age(newest, status.time)} old,"
+            f"checkpoint: {reached}{age(newest, status.time)} old,"
             f" {size(newest['size_bytes'])} in {count(newest['shards'], 'shard')},"
             f" {found.where}/{newest['prefix']}"
         )
@@ -69,7 +69,7 @@ def show_checkpoints(
             continue
         columns: dict[str, list[str] | list[Text]] = {
             "CHECKPOINT": [one["prefix"] for one in report["all"]],
-            "STEP": ["" if one["step"] is None else str(one["step"]) for one in report["all"]],
+            "STEP": [position(one).removeprefix("step ") for one in report["all"]],
             "AGE": [age(one, now) for one in report["all"]],
             "SIZE": [size(one["size_bytes"]) for one in report["all"]],
             "SHARDS": [str(one["shards"]) for one in report["all"]],
@@ -95,8 +95,18 @@ def _held_by(one: Checkpoint, lacking: Mapping[int, str]) -> str:
     return f"{count(len(lacking), 'shard')} of {one['shards']} on {hosts} alone, which a restore here does not see"
 
 
-def _at_step(checkpoint: Checkpoint) -> str:
-    return f" (step {checkpoint['step']})" if checkpoint["step"] is not None else ""
+def position(checkpoint: Checkpoint) -> str:
+    """Where the training was when it was saved: its step, else the epoch in its name; empty if neither is known."""
+    epoch = epoch_of(checkpoint)
+    if checkpoint["step"] is not None:
+        return f"step {checkpoint['step']}"
+    return "" if epoch is None else f"epoch {epoch}"
+
+
+def at_position(checkpoint: Checkpoint) -> str:
+    """The same after a name."""
+    found = position(checkpoint)
+    return f" ({found})" if found else ""
 
 
 def age(checkpoint: Checkpoint, now: float) -> str:

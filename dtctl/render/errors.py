@@ -168,7 +168,7 @@ def _show_problems(error: ConfigError) -> None:
 
 
 def _show_problem(problem: Problem, *label: str | tuple[str, str]) -> None:
-    show_styled((f"{problem.place}", "bold"), ": ", *label, problem.summary)
+    show_styled((f"{problem.place}", "bold"), ": ", *label, problem.summary, whole_words=True)
     for line in _excerpt(problem.place):
         show_styled((line, "dim"))
     if problem.hint:
@@ -201,7 +201,19 @@ def _without_secrets(line: str) -> str:
 
 
 def _labelled(label: str, style: str, sentence: str) -> None:
-    show_styled((f"{label}:", style), f" {sentence}")
+    """Shows a sentence after its label; a terminal that is too narrow gets whole words, and a command as it is."""
+    if console.fits(f"{label}: {sentence}") or _is_command(sentence):
+        return show_styled((f"{label}:", style), f" {sentence}")
+    console.err().prose(sentence, label=f"{label}: ", label_style=style)
+    return None
+
+
+_COMMANDS = r"(?:dtctl|pip|python3?|ssh|ssh-keygen|export|apt-get|sudo|git|\S*/\S+) \S"
+
+
+def _is_command(sentence: str) -> bool:
+    """Whether it is a command alone, which is copied as a whole."""
+    return APART not in sentence and re.match(_COMMANDS, sentence) is not None
 
 
 def show_styled(*parts: str | tuple[str, str], whole_words: bool = False) -> None:
@@ -209,8 +221,9 @@ def show_styled(*parts: str | tuple[str, str], whole_words: bool = False) -> Non
 
     `whole_words`: a terminal that is too narrow gets no broken word; never for a command, which is to be copied.
     """
-    if not console.colored(stderr=True):
-        return console.report("".join(part if isinstance(part, str) else part[0] for part in parts))
+    plain = "".join(part if isinstance(part, str) else part[0] for part in parts)
+    if not console.colored(stderr=True) and (not whole_words or console.fits(plain)):
+        return console.report(plain)
     from dtctl.render.terminal.rich_console import text
 
     console.err().print(text(*parts), soft_wrap=not (whole_words and console.on_terminal(stderr=True)))

@@ -17,9 +17,15 @@ if TYPE_CHECKING:
     from dtctl.operations.events import Attempted
 
 
-def event_line(event: HistoryEvent) -> str:
-    """An event as a line: time, subject, change and reason."""
-    return f"{local_time(event['time'])}  {_text(event)}"
+def event_line(event: HistoryEvent, told: Told | None = None) -> str:
+    """An event as a line: time, subject, change and reason. `told`: causes that the reader knows."""
+    return f"{local_time(event['time'])}  {_text(event, told)}"
+
+
+def event_lines(events: Iterable[HistoryEvent]) -> list[str]:
+    """Events as lines, the first of which with a cause has it in full."""
+    told = Told()
+    return [event_line(one, told) for one in events]
 
 
 def attempt_line(one: Attempted) -> str:
@@ -212,9 +218,10 @@ def _seconds(span: float) -> str:
     return f"{span:.1f} s" if span < 60 else duration(span)
 
 
-def _text(event: HistoryEvent) -> str:
+def _text(event: HistoryEvent, told: Told | None = None) -> str:
     """An entry as a sentence: subject, change, reason, and the user who requested it."""
-    who, why = event["task"] or event["host"] or "", sentence(why_of(event))
+    who = event["task"] or event["host"] or ""
+    why = sentence(why_of(event)) if told is None else told.words(why_of(event))
     if event["kind"] == "task":
         attempt = f" (attempt {event['attempt']})" if event["attempt"] and event["attempt"] > 1 else ""
         what = f"{event['from']} -> {event['to']}" if event["from"] != event["to"] else f"{event['to']}"

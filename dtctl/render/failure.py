@@ -59,15 +59,27 @@ def excerpt(log: str, most: int = EXCERPT_LINES) -> list[str]:
 
     What is left out is counted in a line of its own.
     """
+    earlier, lines = _parts(log, most)
+    if traceback.start_of(lines) is None:
+        return [*_left_out(len(earlier)), *lines]
+    own = [_with_short_path(line) for line in traceback.folded(lines)]
+    return [*_left_out(len(earlier)), *_middle_left_out(own, most)]
+
+
+def earlier_lines(log: str, most: int = EXCERPT_LINES) -> list[str]:
+    """The lines before the excerpt, which it counts in its first line."""
+    return _parts(log, most)[0]
+
+
+def _parts(log: str, most: int) -> tuple[list[str], list[str]]:
+    """The lines before the excerpt, and those of which it is made."""
     lines = traceback.lines_of("\n".join(log_lines(log.encode(errors="replace"), color=False)))
     while lines and not lines[-1].strip():
         lines.pop()
     start = traceback.start_of(lines)
     if start is None:
-        begin = max(0, len(lines) - min(most, LINES_WITHOUT_TRACEBACK))
-        return [*_left_out(begin), *lines[begin:]]
-    own = [_with_short_path(line) for line in traceback.folded(lines[start:])]
-    return [*_left_out(start), *_middle_left_out(own, most)]
+        start = max(0, len(lines) - min(most, LINES_WITHOUT_TRACEBACK))
+    return lines[:start], lines[start:]
 
 
 def next_command(failure: Failure) -> str:

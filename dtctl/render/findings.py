@@ -42,7 +42,7 @@ def problem_lines(status: RunStatus) -> list[str]:
     """The most severe problem that `status` knows, its cause and the next command; empty if there is none."""
     found, failure = problems_of(status), failure_of(status)
     if failure is not None:
-        lines = [failure_sentence(failure), circumstances(failure), *_advice(failure, found)]
+        lines = [failure_sentence(failure), circumstances(failure), *advice(failure, found)]
         more = sum(not one.first for one in found)
     elif found:
         lines = paragraph(found[0], shown=found[0].first, most_lines=_FEW_LINES)
@@ -76,11 +76,11 @@ def failure_lines(failure: Failure, status: RunStatus, *, with_excerpt: bool = T
         failure_sentence(failure),
         circumstances(failure),
         *(f"  {line}" for line in lines),
-        *_advice(failure, problems_of(status)),
+        *advice(failure, problems_of(status)),
     ]
 
 
-def _advice(failure: Failure, found: Iterable[Finding]) -> list[str]:
+def advice(failure: Failure, found: Iterable[Finding]) -> list[str]:
     """What a known error means, and what to do about it; of the program's own error what shows its log."""
     known = next((one for one in found if one.first and one.is_known), None)
     return paragraph(known, shown=True) if known is not None else [next_command(failure)]
@@ -208,7 +208,13 @@ def valued(name: str, value: Any) -> str:
         return f"{value / unit:.3g} {name}"
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
+    if name == "checkpoints that fit" and value > _MOST_FITTING:
+        return f"more than {_MOST_FITTING}"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+_MOST_FITTING = 1000
+"""More checkpoints than anybody keeps."""
 
 
 def fold_tasks(tasks: Iterable[TaskId]) -> str:

@@ -109,7 +109,8 @@ def run_line(status: RunStatus, width: int, *, bars: bool = True) -> Text:
     """Step, rate, remaining time, loss, states and restarts; what has no room is left out, the last first."""
     figures = figures_of(status)
     parts = [part for part in [_progress(figures), *_facts(status, figures)] if part]
-    head = _bar(figures, bars=bars) if width >= _LEAST_FOR_BAR else []
+    done = figures.share if width >= _LEAST_FOR_BAR else None
+    head = bar(done, _BAR, fine=bars) if done is not None else []
     while True:
         line = [*head]
         for part in parts:
@@ -152,13 +153,11 @@ def _facts(status: RunStatus, figures: Figures) -> list[list[Piece]]:
     return facts
 
 
-def _bar(figures: Figures, *, bars: bool) -> list[Piece]:
-    done = figures.share
-    if done is None:
-        return []
-    full = int(done * _BAR)
-    whole, rest = ("━", "━") if bars else ("#", "-")
-    return [(whole * full, "green"), (rest * (_BAR - full), "dim"), (f" {100 * done:.0f}%", "")]
+def bar(done: float, width: int, *, fine: bool) -> list[Piece]:
+    """A share from 0 to 1 as a bar of this width, with its percentage after it."""
+    full = int(done * width)
+    whole, rest = ("━", "━") if fine else ("#", "-")
+    return [(whole * full, "green"), (rest * (width - full), "dim"), (f" {100 * done:.0f}%", "")]
 
 
 def _fitted(pieces: list[Piece], width: int) -> Text:

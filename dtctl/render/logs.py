@@ -38,6 +38,8 @@ REMEMBERED = 200
 
 _TAIL_BYTES = 64 * 1024
 
+START_UP_LEFT_OUT = "[TensorFlow's start-up messages are left out; --raw shows them]"
+
 
 @dataclass
 class LogPrinter:
@@ -64,9 +66,7 @@ class LogPrinter:
         self._color = console.colored()
         self._colors = {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)} if self._color else {}
         self._attempts: dict[str, int] = {}
-        self._hidden: dict[tuple[str, int], int] = {}
-        """The lines of each attempt that are left out."""
-        self._announced: set[tuple[str, int]] = set()
+        self._told_of_folding = False
         self._ends: dict[str, int] = {}
         """The offset in its log at which each task's last lines ended."""
         self._last: deque[tuple[str, str]] = deque(maxlen=REMEMBERED)
@@ -80,7 +80,8 @@ class LogPrinter:
         if not self.found:
             without = lines.log["without_gpus"]
             kept = [line for line in shown if not is_start_up(line, without_gpus=without)]
-            shown = [*self._folded(lines.log, len(shown) - len(kept), last=bool(kept)), *kept]
+            self._fold(hidden=len(kept) < len(shown))
+            shown = kept
         self._remember(lines)
         shown[:0] = self._separator(lines.log)
         if lines.log["truncated"]:
@@ -89,15 +90,11 @@ class LogPrinter:
             console.put(head + f"\n{head}".join(shown) + "\n")
         return None
 
-    def _folded(self, log: Log, hidden: int, *, last: bool) -> list[str]:
-        """A line for a person that stands for an attempt's lines of TensorFlow's start, above the first other one."""
-        attempt = log["task"], log["attempt"]
-        self._hidden[attempt] = self._hidden.get(attempt, 0) + hidden
-        if not last or attempt in self._announced or not console.on_terminal():
-            return []
-        self._announced.add(attempt)
-        lines = self._hidden[attempt]
-        return [f"[... {count(lines, 'line')} of TensorFlow's start; --raw shows them]"] if lines else []
+    def _fold(self, *, hidden: bool) -> None:
+        """Shows a person once that lines of TensorFlow's start are left out, whichever tasks they are of."""
+        if hidden and not self._told_of_folding and console.on_terminal():
+            self._told_of_folding = True
+            console.put(START_UP_LEFT_OUT + "\n")
 
     def _separator(self, log: Log) -> list[str]:
         """The line between this and the earlier output of the task."""

@@ -50,7 +50,7 @@ def show_plan(plan: RunPlan, files: Mapping[str, str] = {}) -> None:
     _show_table(plan)
     out.print()
     for line in _command_lines(plan):
-        out.print(line)
+        out.prose(line)
     out.print(f"dtctl plan {plan.lead}    shows one task in full, --all every task")
 
 
@@ -69,19 +69,19 @@ def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mappi
 def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -> None:
     out = console.out()
     cluster = plan.cluster
-    out.print(f"{cluster.name}: {count(len(plan.tasks), 'task')} on {fold(plan.hosts)}, lead {plan.lead}")
-    out.print(f"code from {cluster.trainer.code}")
+    out.prose(f"{cluster.name}: {count(len(plan.tasks), 'task')} on {fold(plan.hosts)}, lead {plan.lead}")
+    out.prose(f"code from {cluster.trainer.code}")
     if cluster.trainer.environment:
         digests = [f"{name} {digest[:12]}" for name, digest in files.items()]
         of = f" ({', '.join(digests)})" if digests else ""
         command = shlex.join(shown_words(cluster.trainer.environment.command))
-        out.print(f"environment, once per host and content: {command}{of}")
+        out.prose(f"environment, once per host and content: {command}{of}")
         if cluster.trainer.wheels is not None:
-            out.print(f"  from the wheels in {cluster.trainer.wheels}, which are sent, and from no index")
+            out.prose(f"  from the wheels in {cluster.trainer.wheels}, which are sent, and from no index")
     if cluster.trainer.setup:
         first, *more = lines_of(hide_text(cluster.trainer.setup))
         rest = f" (and {count(len(more), 'line')} more)" if more and not all_of_setup else ""
-        out.print(f"setup, once per host and content: {first}{rest}")
+        out.prose(f"setup, once per host and content: {first}{rest}")
         for line in more if all_of_setup else ():
             out.print(f"  {line}")
     for line in order_lines(plan):
@@ -160,18 +160,31 @@ def _after(stage: Stage, plan: RunPlan) -> str:
 
 
 def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
-    from dtctl.render.terminal.rich_console import text
-
     out = console.out()
     gpus = "" if task.gpus is None else f", GPU {','.join(map(str, task.gpus))}" if task.gpus else ", no GPU"
-    out.print(text((str(task.id), "bold"), f" on {task.host}, {task.address}{gpus}"))
+    out.prose(f"on {task.host}, {task.address}{gpus}", label=f"{task.id} ", label_style="bold")
     for name, value in shown_variables(task.env).items():
-        out.print(f"  {name}={shlex.quote(value)}")
+        out.prose(f"{name}={shlex.quote(value)}", label="  ")
     for name in task.secrets:
         out.print(f"  {name}=***")
-    out.print("  " + _command_line(task.argv))
+    for line in _in_lines(list(map(_quoted, shown_words(task.argv))), out.width if out.is_terminal else None):
+        out.print(line)
     if plan.dirs[task.host]:
-        out.print(f"  directories: {_directories(plan.dirs[task.host])}")
+        out.prose(f"  directories: {_directories(plan.dirs[task.host])}")
+
+
+def _in_lines(words: Sequence[str], width: int | None) -> list[str]:
+    """A command as a shell takes it, in lines of at most this width where its words allow it."""
+    from rich.cells import cell_len
+
+    lines = [f"  {words[0]}"]
+    for word in words[1:]:
+        if width is not None and cell_len(lines[-1]) + cell_len(word) + len("  \\") > width:
+            lines[-1] += " \\"
+            lines.append(f"    {word}")
+        else:
+            lines[-1] += f" {word}"
+    return lines
 
 
 @dataclass(frozen=True)
@@ -226,7 +239,7 @@ def _show_table(plan: RunPlan) -> None:
     print_table(whole if beside else table(columns))
     for row in rows:
         if row.differs and not beside:
-            console.say(f"{row.name} on {row.hosts}: {row.differs}")
+            console.out().prose(f"{row.name} on {row.hosts}: {row.differs}")
 
 
 def _rows(plan: RunPlan) -> list[_Row]:

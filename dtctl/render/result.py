@@ -182,7 +182,9 @@ def show_ended(
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {why}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
-    show_styled(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {why}", whole_words=True)
+    said = f"{verdict.outcome.value.lower()} "
+    after = f" {why.removeprefix(said)}" if why.startswith(said) else f", {why}"
+    show_styled(f"run {status.record.run}: ", (verdict.outcome.value, style), after, whole_words=True)
     return None
 
 
@@ -270,11 +272,11 @@ def show_remains(result: GcResult, *, dry_run: bool) -> None:
         print_table(table({"HOST": [*busy], "FOUND" if dry_run else "REMOVED": found_words, "FREED": freed}))
         for host, one in busy.items():
             for line in _details(host, one):
-                console.say(line)
+                console.out().prose(line)
     for written in result.written:
-        console.say(f"{'to be removed' if dry_run else 'removed'}: {_where(written)}")
+        console.out().prose(f"{'to be removed' if dry_run else 'removed'}: {_where(written)}")
     for kept in result.kept:
-        console.say(written_line(kept))
+        console.out().prose(written_line(kept))
     if clean:
         console.say(f"{fold(clean)}: nothing to remove")
     if result.kept:

@@ -167,7 +167,7 @@ COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
 }
 """Cells of several tasks show: the shortest time in a state, the median rate and use, the most memory, the longest
 silence. CPU is in processors, as in `top`."""
-_ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
+_ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS")
 
 
 def note(task: TaskStatus, status: RunStatus) -> str:
@@ -183,8 +183,9 @@ def note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.STOPPED:
         killed = [one for one in task.why if read(one)["kind"] == "killed_after"]
         rest = [one for one in task.why if read(one)["kind"] != "killed_after"]
-        shown = tuple(rest[1:]) == status.verdict.why  # the line above the table already shows it
-        why = sentence([*killed, *(rest[:1] if shown else rest)])
+        above = status.verdict.why  # the line above the table shows it
+        kept = rest[: -len(above)] if above and tuple(rest[-len(above) :]) == above else rest
+        why = sentence([*killed, *kept])
         how = (
             sentence([fact("exited", code=task.exit["code"])])
             if task.exit["signal"] is None and task.exit["code"] is not None

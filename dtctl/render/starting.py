@@ -345,7 +345,9 @@ def at_step_zero(unseen: UnusedCheckpoint) -> tuple[str, str]:
             f"this run may begin at step 0: {run} was led from {unseen.host}, which is not part of this one",
             f"what it saved on {unseen.host} alone is not visible on {unseen.lead}: copy it there first",
         )
-    step = f"step {unseen.checkpoint['step']}" if unseen.checkpoint["step"] is not None else "a checkpoint"
+    from dtctl.render.checkpoints import position  # seldom needed by `up`
+
+    step = position(unseen.checkpoint) or "a checkpoint"
     path = f"{unseen.directory}/{unseen.checkpoint['prefix']}"
     moved = unseen.host != unseen.lead
     why = (

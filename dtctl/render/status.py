@@ -13,6 +13,8 @@ from dtctl.operations.failures import failure_of
 from dtctl.operations.figures import Figures, elapsed_s, figures_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
+from dtctl.operations.waiting import has_no_machines
+from dtctl.render.allocation import line as allocation_line
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import losses_lines, warnings
@@ -48,7 +50,8 @@ SHOWN_INCIDENTS = 3
 def show_status(status: RunStatus, *, every: bool = False) -> None:
     """Shows a status. `every`: each task has a line of its own, as it has without a terminal."""
     out = console.out()
-    out.print(summary(status), soft_wrap=not out.is_terminal)
+    for part in summary_lines(status, out.width if out.is_terminal else None):
+        out.print(part)
     for line in problem_lines(status):
         out.prose(line)
     if status.tasks:
@@ -64,15 +67,43 @@ def summary(status: RunStatus) -> Text:
     return text(*headline(status))
 
 
+def summary_lines(status: RunStatus, width: int | None) -> list[Text]:
+    """The same in lines of at most this width; None: in one line."""
+    from dtctl.render.terminal.grid import wrapped
+    from dtctl.render.terminal.rich_console import text
+
+    if width is None:
+        return [summary(status)]
+    lines = [text(*pieces) for pieces in between_facts(headline(status), width)]
+    return [part for line in lines for part in wrapped(line, width)]
+
+
+def between_facts(pieces: Sequence[tuple[str, str]], width: int) -> list[list[tuple[str, str]]]:
+    """A headline in lines that end between facts; a fact that is wider than the terminal is in a line of its own."""
+    from rich.cells import cell_len
+
+    lines: list[list[tuple[str, str]]] = [[]]
+    for words, style in pieces:
+        if words.startswith(SEPARATOR) and sum(cell_len(one) for one, _ in lines[-1]) + cell_len(words) > width:
+            lines.append([("  ", ""), (words.removeprefix(SEPARATOR), style)])
+        else:
+            lines[-1].append((words, style))
+    return lines
+
+
 def headline(status: RunStatus) -> list[tuple[str, str]]:
     """Text and style of each piece: the run, a colon, the outcome, and the facts after it."""
-    record, outcome = status.record, status.verdict.outcome
+    record, outcome, facts = status.record, status.verdict.outcome, in_short(status)
+    said = f"{outcome.value.lower()} "  # "Stopped by ada@laptop", with the word once
+    after = facts.pop(0).removeprefix(said) if outcome.decided and facts and facts[0].startswith(said) else ""
+    if outcome is Outcome.RUNNING:
+        after = _elapsed(status)
     return [
         (record.run or record.cluster, "bold"),
         (": ", ""),
         (outcome.value, OUTCOME_STYLE.get(outcome, "")),
-        (f" {elapsed}" if outcome is Outcome.RUNNING and (elapsed := _elapsed(status)) else "", ""),
-        *((f"{SEPARATOR}{fact}", "") for fact in in_short(status)),
+        (f" {after}" if after else "", ""),
+        *((f"{SEPARATOR}{fact}", "") for fact in facts),
     ]
 
 
@@ -82,6 +113,8 @@ SEPARATOR = " · "
 def in_short(status: RunStatus) -> list[str]:
     """The facts after the outcome, in one line."""
     verdict, figures = status.verdict, figures_of(status)
+    if status.allocation is not None and has_no_machines(status.record, status.allocation):
+        return [allocation_line(status.allocation)]
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and figures.step is not None and _all_run(verdict)
@@ -102,6 +135,8 @@ def in_short(status: RunStatus) -> list[str]:
         shown.append(f"loss {figures.loss}")
     if figures.checkpoint is not None:
         shown.append(f"checkpoint {age(figures.checkpoint, status.time)} ago")
+    if status.allocation is not None:
+        shown.append(allocation_line(status.allocation))
     return shown
 
 
@@ -254,7 +289,8 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
             away = [row.text for row in rows(status.errors)]
             if status.time:
                 tasks = status_table(status, every=every)
-                shown = Group(summary(status), *problem_lines(status), tasks, *more_lines(status), *away)
+                head = summary_lines(status, out.width)
+                shown = Group(*head, *problem_lines(status), tasks, *more_lines(status), *away)
             else:
                 shown = Group(*away)
             display.display.update(shown, refresh=True)

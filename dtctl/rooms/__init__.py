@@ -49,6 +49,8 @@ class Room(NamedTuple):
     """Makes a cluster file from what people have already: rooms/init."""
     transport: str = ""
     """How hosts are reached whose transport has the room's name: transport/connect.py."""
+    engine: str = ""
+    """Lends machines to a run whose `on` is the room's name: operations/engines.py."""
     needs: tuple[str, ...] = ()
     """Rooms without which it does not work. A module that has another room's name goes with either of the two."""
 
@@ -72,7 +74,7 @@ ROOMS: Mapping[str, Room] = {
             "report": Command("Watch", "READS", "Write one page about the run"),
             "compare": Command("Watch", "READS", "Show runs side by side: settings, outcome, speed, metrics"),
         },
-        needs=("metrics", "diagnose"),
+        needs=("metrics", "diagnose", "speed"),
     ),
     "code": Room({"code": Command("Watch", "READS", "Show which code ran, or bring it back into a directory")}),
     "metrics": Room({"metrics": Command("Watch", "READS", "Show loss, accuracy and other scalars")}),
@@ -87,6 +89,7 @@ ROOMS: Mapping[str, Room] = {
         needs=("metrics", "network"),
     ),
     "speed": Room({"speed": Command("Watch", "READS", "Find out why a run is slow, and what makes it faster")}),
+    "gpus": Room({"gpus": Command("Watch", "READS", "Show the GPUs of every host, who uses them, and which are free")}),
     "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers", "restart")}),
     "execute": Room(
         {
@@ -109,13 +112,14 @@ ROOMS: Mapping[str, Room] = {
         {"export": Command("Cluster file", "FILE", "Write the cluster as a JobSet, a TFJob or a Slurm batch file")},
         needs=("kubectl",),
     ),
+    "slurm": Room(transport="transport.transport_of", engine="engine.ENGINE"),
 }
 
 
 def of(name: str, part: str) -> str | None:
     """Where the room of this name has that part, as MODULE:NAME; None if it has none, or there is no such room."""
     own: str = getattr(ROOMS.get(name), part, "")
-    module, _, attribute = own.partition(".")
+    module, _, attribute = own.rpartition(".")
     return f"{__name__}.{name}.{module}:{attribute}" if own else None
 
 

@@ -23,6 +23,7 @@ from dtctl.errors import ExitCode
 from dtctl.operations.record_files import write_record
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan import plan_roster
+from tests import of_rooms
 from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken
 from tests.hostile.host_answers import CREATED, RUN
@@ -55,9 +56,13 @@ ADDRESSES = {"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
 PORT = 2222
 """The port of their tasks: `check` tests whether it is open to this machine, and nothing else."""
 OWN = re.compile(
-    r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.(json|code|key)|current|(places|failed_starts)/.+\.json))|"
-    r"project/pulled/(\.[^/]+\.part/)?((arrived|placing)(\.new)?|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))|"
-    r"project/(demo-1|report)\.html|project/saved/worker-[01]\.attempt-[0-9]+\.log|project/code/train\.py"
+    "|".join(
+        [
+            r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.(json|code|key)|current|(places|failed_starts)/.+\.json))|"
+            r"project/saved/worker-[01]\.attempt-[0-9]+\.log",
+            *of_rooms.rows("OWN"),
+        ]
+    )
 )
 """Files of a home that dtctl may write: its own, those of runs of this cluster, and the requested ones."""
 

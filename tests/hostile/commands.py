@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.errors import ExitCode
+from tests import of_rooms
 from tests.hostile.host_answers import MARK
 
 SILENT = {
-    "init": "writes a template and speaks to no host",
-    "import": "reads the source alone, and speaks to no host",
-    "export": "reads the cluster file and the code alone",
+    **of_rooms.table("SILENT"),
     "validate": "reads the cluster file alone",
     "plan": "reads the cluster file alone",
     "allow": "reads the cluster file alone",
     "explain": "prints what is known without any host",
     "schema": "prints what is known without any host",
-    "top": "needs a terminal; tests/unit/render/top feeds its screen with poison",
-    "ssh": "becomes OpenSSH's own client; dtctl hears nothing of what the host says",
 }
 """Commands that receive nothing from a host, and why."""
 
@@ -31,22 +28,13 @@ OWN = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain/model.ckpt-1
 _DATA = "--set data.from=. --set dirs.data=/data"
 _MADE_READY = "status result, need, progress, prepared, looked, started, up result"
 HEARD = {
+    **of_rooms.table("HEARD"),
     "status": "status result",
-    "check": "check result",
-    "diagnose": "status result, diagnose result",
     "logs": "log, logs result, status result, states, watch result, setup_logs result",
     "events": "event, events result, status result",
-    "metrics": "points, metrics result, status result",
-    "dump": "dump, dump result",
-    "tensorboard": "event_dirs result, tensorboard_ready, tensorboard result, event_file, caught_up",
-    "report": "status result, event, events result, metrics result",
-    "dashboard": "status result, event, events result, metrics result",
     "checkpoints": "status result, verify result, part, fetch result, prune result, landing, stored, store result",
     "data": "need, data_push result, data_status result, progress, data_verify result, data_drop result",
     "wait": "status result, states, watch result",
-    "compare": "status result, metrics result",
-    "code": "code_part, code result, status result",
-    "exec": "output, exec result",
     "stop": "stop result, status result",
     "restart": "restart result, status result",
     "scale": "status result",
@@ -104,10 +92,6 @@ COMMANDS = {
         _spoken("status -o json", partly=True),
         _spoken("status --run demo-1", partly=True),
         _spoken("status --watch", endless=True),
-        _spoken("check", shows=True),
-        _spoken("check -o json"),
-        _spoken("diagnose"),
-        _spoken("diagnose -o json", partly=True),
         _spoken("logs", shows=True),
         _spoken("logs -n 5 -t", shows=True),
         _spoken("logs -n all", endless=True),
@@ -117,21 +101,6 @@ COMMANDS = {
         _spoken("events", partly=True),
         _spoken("events -o json"),
         _spoken("events -f", endless=True),
-        _spoken("metrics", partly=True),
-        _spoken("metrics --plot"),
-        _spoken("metrics -o json"),
-        _spoken("metrics --csv -f", endless=True),
-        _spoken("dump", endless=True, shows=True),
-        _spoken("dump -o json", endless=True, shows=True),
-        _spoken("speed"),
-        _spoken("speed -o json"),
-        _spoken("tensorboard", endless=True),
-        _spoken("tensorboard --copy", endless=True),
-        _spoken("report --force"),
-        _spoken("report -O -", partly=True),
-        _spoken("report -O report.html"),
-        _spoken("report -O - --format md", partly=True),
-        _spoken("dashboard", endless=True),
         _spoken("checkpoints", partly=True),
         _spoken("checkpoints verify --all", endless=True),
         _spoken("checkpoints pull 1000 pulled", endless=True),
@@ -143,12 +112,9 @@ COMMANDS = {
         _spoken(f"data drop -y {_DATA}", endless=True),
         _spoken("wait --timeout 2s", endless=True),
         _spoken("wait", endless=True),
+        *(_spoken(words, **how) for words, how in of_rooms.rows("SPOKEN")),
         _spoken("runs"),
         _spoken("runs --all -o json"),
-        _spoken("compare demo-1 demo-0"),
-        _spoken("code demo-1 code", endless=True),
-        _spoken("exec -- true", endless=True),
-        _spoken("exec worker:0 worker:1 -- true", endless=True),
         _spoken("stop"),
         _spoken("stop worker:1 --grace 1s"),
         _spoken("restart worker:0"),

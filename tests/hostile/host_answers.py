@@ -110,8 +110,15 @@ class Host:
             yield _error("not_coordinator", "this host does not coordinate the run"), b""
             return
         is_other = request.get("run") == OTHER_RUN
-        for fields, payload in getattr(self, f"_{request['type']}")(request):
+        for fields, payload in self._answer(request):
             yield json.loads(json.dumps(fields).replace(RUN, OTHER_RUN)) if is_other else fields, payload
+
+    def _answer(self, request: Fields) -> Answer:
+        from tests import of_rooms  # imported late: its files import this one
+
+        name = request["type"]
+        answers = getattr(self, f"_{name}", None)
+        yield from answers(request) if answers is not None else of_rooms.table("ANSWERS")[name](self, request)
 
     def _status(self, request: Fields) -> Answer:
         result = {

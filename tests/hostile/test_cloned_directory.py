@@ -18,6 +18,7 @@ import typer.main
 
 from dtctl.cli.app import app
 from dtctl.errors import ExitCode
+from tests import of_rooms
 from tests.desk import Desk, desk
 from tests.hostile.bench import COLOURS, CONTROLS
 from tests.waiting import PATIENCE_S, eventually
@@ -80,8 +81,8 @@ SECRET = "theSecretOfTheUser0123456789"
 COMMANDS = (
     *("validate", "plan", "plan worker:0", "up --dry-run", "check", "check --deep", "check --local", "check -o json"),
     *("up", "up -q --replace", "up -f", "up -o json", "push", "trust --yes", "explain hang", "schema"),
-    *("status", "status -o json", "diagnose", "logs", "logs -n all", "events", "metrics", "dump", "runs", "wait"),
-    *("speed", "import ssh_config", "export jobset", "export dockerfile"),
+    *("status", "status -o json", "logs", "logs -n all", "events", "runs", "wait"),
+    *of_rooms.rows("TYPED"),
     *(
         "compare demo-1 demo-2",
         "code demo-1",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoint_files import WHOLE, torch_file, trainer, write
+from tests.checkpoint_files import WHOLE, mxnet_file, spacys, torch_file, trainer, write
 from tests.desk import Desk
 from tests.local.test_checkpoints import CLUSTER
 
@@ -42,6 +42,31 @@ def test_one_of_each_format_is_listed_verified_and_pulled(name: str, home: Desk,
     refused = home.run("checkpoints", "pull", "here")
     assert (refused.returncode, "already exists" in refused.stderr) == (1, True)
     assert files_below(home.project / "here") == dict(files)
+
+
+WITHOUT_A_STEP = {
+    "checkpoint-7.pth.tar": ("torch", 7),
+    "model_best.pth.tar": ("torch", None),
+    "Epoch12.pt": ("torch", 12),
+    "epoch=4.ckpt": ("lightning", 4),
+    "net-0009.params": ("mxnet", 9),
+    "last_epochs.pth": ("torch", None),
+}
+
+
+def test_checkpoints_without_a_step_are_listed_with_the_epoch_in_their_name(home: Desk, saved: Path) -> None:
+    """As timm, spaCy, Lightning and MXNet name them."""
+    write(saved, {name: mxnet_file() if name.endswith("params") else torch_file() for name in WITHOUT_A_STEP})
+    write(saved, {**spacys("model-best"), **spacys("model-last")})
+    [place] = json.loads(home.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+    found = {one["prefix"]: (one["kind"], one["step"], one["epoch"], one["complete"]) for one in place["all"]}
+    assert found == {
+        **{name: (kind, None, epoch, True) for name, (kind, epoch) in WITHOUT_A_STEP.items()},
+        **dict.fromkeys(("model-best", "model-last"), ("spacy", None, None, True)),
+    }
+    text = home.dtctl("checkpoints")
+    assert [line.split()[1:3] for line in text.splitlines() if "checkpoint-7.pth.tar" in line] == [["epoch", "7"]]
+    assert "no checkpoint" not in text
 
 
 def test_one_that_was_cut_off_is_named_and_the_older_one_is_pulled(home: Desk, saved: Path) -> None:
@@ -97,7 +122,7 @@ def test_lightnings_default_directory_is_no_exception(home: Desk, saved: Path) -
     assert [path.name for path in place.iterdir()] == ["epoch=0-step=500.ckpt"]
 
 
-PUSHED = ("torch", "lightning", "safetensors", "mxnet", "trainer, sharded", "deepspeed", "dcp")
+PUSHED = ("torch", "lightning", "safetensors", "mxnet", "trainer, sharded", "deepspeed", "dcp", "orbax", "spacy")
 
 
 def push(home: Desk, path: str) -> str:

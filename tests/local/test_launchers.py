@@ -71,7 +71,7 @@ def test_torchrun_starts_two_processes_on_each_host(home: Desk) -> None:
 
 @pytest.mark.nightly
 def test_accelerate_starts_a_process_on_each_host(home: Desk) -> None:
-    output = trained(home, "accelerate", environment("accelerate"), RANK)
+    output = trained(home, "accelerate", environment("torch-libraries"), RANK)
     assert sorted(re.findall(r"rank (\d) of 2, sum 1", output)) == ["0", "1"]
 
 

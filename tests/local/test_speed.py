@@ -49,3 +49,8 @@ def test_workers_that_wait_for_input_are_named_live_and_after_the_end(live: Desk
     assert live.dtctl("speed").startswith("the workers wait for their input")
     live.dtctl("stop")
     assert "the workers wait for their input" in live.dtctl("speed")
+    first = live.status()["run"]
+    live.dtctl("up", "--local")
+    both = live.dtctl("compare", first, live.status()["run"])
+    (other,) = (line.split() for line in both.splitlines() if line.startswith("step: other"))
+    assert other[2] in ("99", "100"), both

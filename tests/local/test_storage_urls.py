@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.rooms import storage
 from dtctl.rooms.checkpoints.pull import pull
 from dtctl.rooms.checkpoints.upkeep import prune, verify
-from dtctl.rooms.storage import Object, Place, StorageError, cached, label
+from dtctl.rooms.storage import Place, StorageError, cached, label
 from dtctl.rooms.storage import checkpoints as urls
 from dtctl.rooms.storage import metrics as events
 from dtctl.rooms.storage.cached import url_hash
@@ -37,7 +37,10 @@ from dtctl.rooms.storage.metrics import at_urls as scalars_at
 from tests import event_files, webhdfs
 from tests.browser import Page
 from tests.buckets import Bucket, azure, cloud_storage, hdfs, s3
+from tests.checkpoint_files import WHOLE, Files, deepspeeds, mxnet_file, torch_file, trainer
+from tests.checkpoint_files import write as write_files
 from tests.desk import Desk
+from tests.local.test_checkpoints_of_others import files_below
 from tests.nights import at_night
 from tests.waiting import eventually, read_until
 
@@ -122,6 +125,124 @@ def test_checkpoints_in_a_bucket_are_checked_as_those_in_a_directory(
         assert look(Place(f"{bucket.url}/nothing"))["all"] == []
 
 
+def judged_alike(url: str, directory: Path) -> bool:
+    """Whether the checkpoints at a URL are judged as those in a directory with the same files."""
+    return judged(look(Place(url))) == judged(reading.read_checkpoints(str(directory), time.monotonic() + 60.0))
+
+
+def cut(files: Files) -> Files:
+    """The same with its largest file two thirds as long, as an interrupted copy leaves it."""
+    largest = max(files, key=lambda name: len(files[name]))
+    return {**files, largest: files[largest][: 2 * len(files[largest]) // 3]}
+
+
+@pytest.mark.parametrize("serve", [hdfs, *at_night([cloud_storage, s3], but=())])
+def test_every_format_is_listed_verified_and_pulled_from_a_bucket_as_from_a_host(
+    tmp_path: Path, serve: Callable[[], AbstractContextManager[Bucket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve() as bucket:
+        for name, value in bucket.env.items():
+            monkeypatch.setenv(name, value)
+        for number, (files, kind, prefix, step) in enumerate(WHOLE.values()):
+            here, url = tmp_path / f"{number}", f"{bucket.url}/{number}"
+            write_files(here, files)
+            upload(bucket, here, f"{number}")
+            report = look(Place(url))
+            assert judged(report) == judged(reading.read_checkpoints(str(here), time.monotonic() + 60.0)), kind
+            [one] = found(url)
+            assert (one.checkpoint["prefix"], one.checkpoint["step"], one.checkpoint["complete"]) == (
+                prefix,
+                step,
+                True,
+            )
+            [checked] = verify(record(url), NOBODY, [one], limit_s=60.0).checked
+            assert checked.report["problems"] == [], kind
+            pull(record(url), NOBODY, one, tmp_path / f"pulled-{number}", lambda progress: None)
+            assert files_below(tmp_path / f"pulled-{number}") == dict(files), kind
+            damaged = cut(files)
+            write_files(here, damaged)
+            upload(bucket, here, f"{number}")
+            assert judged(look(Place(url))) == judged(reading.read_checkpoints(str(here), time.monotonic() + 60.0)), (
+                kind
+            )
+            [worse] = found(url)
+            assert not worse.checkpoint["complete"] or kind == "orbax", kind
+            [checked] = verify(record(url), NOBODY, [worse], limit_s=60.0).checked
+            assert checked.report["problems"], kind
+
+
+def test_subdirectories_and_those_of_lightnings_loggers_are_searched_in_a_bucket(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "here/chief", trainer(500))
+    write_files(tmp_path / "here/lightning_logs/version_3/checkpoints", {"epoch=0-step=300.ckpt": torch_file()})
+    write_files(tmp_path / "here/damaged", trainer(400))
+    write_files(
+        tmp_path / "here", {"tmp-checkpoint-600/model.safetensors": b"x", "a/b/c/model_step_3.pt": torch_file()}
+    )
+    upload(bucket, tmp_path / "here", "digits")
+    report = look(Place(f"{bucket.url}/digits"))
+    here = reading.read_checkpoints(str(tmp_path / "here"), time.monotonic() + 60.0)
+    assert judged(report) == judged(here)
+    assert set(judged(report)) == {
+        "chief/checkpoint-500",
+        "lightning_logs/version_3/checkpoints/epoch=0-step=300.ckpt",
+    }
+
+
+def test_of_more_directories_than_are_searched_the_newest_are_found(bucket: Bucket, tmp_path: Path) -> None:
+    files = trainer(0)
+    for step in range(100, 340):  # names alone, and a whole one: a server takes its time for each object
+        bucket.server.put(f"/runs/digits/checkpoint-{step}/config.json", b"{}")
+    for name, content in files.items():
+        bucket.server.put(f"/runs/digits/{name.replace('checkpoint-0', 'checkpoint-339')}", content)
+    report = look(Place(f"{bucket.url}/digits"))
+    assert report["newest_complete"] is not None
+    assert report["newest_complete"]["prefix"] == "checkpoint-339"
+    assert "only the first" in str(report["problem"])
+
+
+def test_of_a_large_file_of_pytorch_both_ends_are_read_alone(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table of contents is larger than the end that every archive has."""
+    write_files(tmp_path / "here", {"model_step_7.pt": torch_file(tensors=20_000)})
+    upload(bucket, tmp_path / "here", "digits")
+    size = (tmp_path / "here/model_step_7.pt").stat().st_size
+    read: list[int] = []
+    plain = Place.ranges
+
+    def ranges(self: Place, wanted: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
+        read.extend(end - begin for _, begin, end in wanted)
+        return plain(self, wanted)
+
+    monkeypatch.setattr(Place, "ranges", ranges)
+    [one] = look(Place(f"{bucket.url}/digits"))["all"]
+    assert (one["step"], one["complete"], one["size_bytes"]) == (7, True, size)
+    assert sum(read) < 80_000 < size
+
+
+def test_a_file_that_would_have_to_be_read_as_a_whole_is_named_and_not_judged(bucket: Bucket, tmp_path: Path) -> None:
+    write_files(tmp_path / "here", {"net-0003.params": mxnet_file() + bytes(17 << 20)})
+    upload(bucket, tmp_path / "here", "digits")
+    report = look(Place(f"{bucket.url}/digits"))
+    assert report["all"] == []
+    assert report["problem"] == "net-0003.params is too large to be judged from here"
+
+
+def test_what_deepspeeds_latest_names_stays_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
+    for step in (100, 200, 300):
+        write_files(tmp_path / "here", deepspeeds(step))
+        upload(bucket, tmp_path / "here", "digits")
+        time.sleep(0.01)
+    bucket.put("digits/latest", b"global_step300")
+    url = f"{bucket.url}/digits"
+    places = [Checkpoints(label(url), look(Place(url)))]
+    outcome = prune(record(url), NOBODY, places, keep=1, dry_run=False, live=False)
+    assert outcome.removed == 2
+    assert {name.split("/")[1] for name in bucket.names()} == {"global_step300", "latest"}
+
+
 def test_only_the_newest_of_many_objects_are_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     index, data = ((DATA / f"tf1_plain/model.ckpt-200.{end}").read_bytes() for end in ("index", "data-00000-of-00001"))
     for step in range(1000, 1060):
@@ -130,14 +251,13 @@ def test_only_the_newest_of_many_objects_are_read(bucket: Bucket, monkeypatch: p
     for number in range(300):
         bucket.server.put(f"/runs/digits/image-{number}.png", b"")
     read: list[str] = []
-    plain = Place.contents
+    plain = Place.ranges
 
-    def contents(self: Place, wanted: Iterable[Object]) -> dict[str, bytes]:
-        wanted = list(wanted)
-        read.extend(one.name for one in wanted)
+    def ranges(self: Place, wanted: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
+        read.extend(name for name, _, _ in wanted)
         return plain(self, wanted)
 
-    monkeypatch.setattr(Place, "contents", contents)
+    monkeypatch.setattr(Place, "ranges", ranges)
     report = look(Place(f"{bucket.url}/digits"))
     assert len(report["all"]) == 20
     assert all(one["complete"] for one in report["all"])

@@ -20,6 +20,7 @@ from dtctl.cli.commands import stop as module
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.gc import GcResult
 from dtctl.render.terminal import console
+from tests import of_rooms
 from tests.unit.conftest import Typed
 from tests.unit.wrong_commands import CLUSTER, WRONG_COMMANDS, WrongCommand
 
@@ -90,15 +91,10 @@ WITHOUT_CLUSTER = {
 """Commands that need no -o json, and why."""
 
 WORDS = {
-    "init": "--template nosuch",
-    "import": "nosuchfile",
-    "export": "tfjob",
+    **of_rooms.table("WORDS"),
     "explain": "nosuchword",
     "schema": "nosuch",
-    "exec": "--home -o json -- true",
     "restart": "worker:0",
-    "compare": "demo-1 demo-2",
-    "code": "demo-1",
     "scale": "worker=1",
     "drain": "node-1",
     "undrain": "node-1",

@@ -66,7 +66,7 @@ def completed(monkeypatch: pytest.MonkeyPatch, *args: str) -> list[str]:
         ("logs worker:", "worker:0 worker:1"),  # without ':' in COMP_WORDBREAKS
         ("logs @ b", "@b"),
         ("logs worker -x @ b", "@b"),
-        ("check --exclude wor", "worker:0 worker:1 worker"),
+        ("push --exclude wor", "worker:0 worker:1 worker"),
         ("logs -c other.yaml p", "ps:0 ps"),
         (f"logs --run {RUN} ps:", "ps:0 ps:1"),
         ("logs --run here-20260101-000000-aaaa ''", ""),

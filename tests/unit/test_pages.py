@@ -226,7 +226,7 @@ def test_the_files_that_the_page_names_exist() -> None:
 def test_every_request_is_on_the_page_of_the_agent() -> None:
     requests = (ROOT / "docs" / "agent.md").read_text().partition("## Requests")[2].partition("## The spec")[0]
     lacking = EXCHANGES.keys() - set(re.findall(r"\*\*(\w+)\*\*", requests))
-    assert not lacking, f'docs/agent.md, "Requests", has no sentence on {", ".join(f"**{one}**" for one in lacking)}'
+    assert not lacking, f"docs/agent.md lacks {', '.join(lacking)}: write docstrings of the handlers, and make docs"
 
 
 def test_every_part_of_the_agent_has_its_row() -> None:

@@ -145,10 +145,13 @@ VISITED = (
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
     *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.state_file", "dtctl.agent.checkpoints.keras"),
+    *("dtctl.agent.checkpoints.archives", "dtctl.agent.checkpoints.deepspeed", "dtctl.agent.checkpoints.mxnet"),
+    *("dtctl.agent.checkpoints.safetensors", "dtctl.agent.checkpoints.torch_files", "dtctl.agent.checkpoints.trees"),
     *("dtctl.agent.checkpoints.orbax", "dtctl.agent.rooms.checkpoints.storing", "dtctl.agent.rooms.metrics.reading"),
     *("dtctl.agent.host.budget", "dtctl.agent.bundles.tree", "dtctl.agent.host.errors"),
+    "dtctl.agent.supervise.step_reader",
 )
-"""What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
+"""What reads checkpoints, scalars and steps on hosts does so on this machine, too: both judge alike; for operations."""
 
 PURE = {"bisect", "__future__", "binascii", "importlib", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
@@ -403,6 +406,9 @@ STARTS = {
     "dtctl.operations.hooks": "what the user has allowed",
     "dtctl.rooms.kubectl.holder": "the agent, in a pod",
     "dtctl.rooms.tensorboard.local": "TensorBoard of this machine",
+    "dtctl.rooms.slurm.holder": "the agent, on a node of a job",
+    "dtctl.rooms.slurm.job": "srun, and dtctl itself, on the first node of a job",
+    "dtctl.rooms.slurm.queue": "programs of Slurm",
     "dtctl.transport.local": "the agent of local hosts",
     "dtctl.transport.ssh.kept": "ssh",
     "dtctl.transport.ssh.program": "ssh",

@@ -1,5 +1,5 @@
 """Commands with a mistake each, as people type them, and the answer to each: read from wrong_commands.txt, and those of
-rooms from wrong_commands_of_rooms.txt.
+rooms from wrong_commands_of_rooms.txt and WRONG of tests/of_rooms.
 
 There a block has the exit code and the words, a reason and a remedy. They are typed in a directory with CLUSTER as its
 cluster.yaml; nobody listens where its hosts are. In the words '' is an empty one, and quotes count as for a shell.
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dtctl.cli.table import COMMANDS
+from tests import of_rooms
 
 CLUSTER = """\
 name: demo
@@ -40,11 +41,18 @@ def _read(block: str) -> WrongCommand:
 
 
 def _blocks(name: str) -> list[str]:
-    lines = Path(__file__).with_name(name).read_text().splitlines(keepends=True)
+    return _split(Path(__file__).with_name(name).read_text())
+
+
+def _split(text: str) -> list[str]:
+    lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#")).strip("\n").split("\n\n")
 
 
-WRONG_COMMANDS_OF_ROOMS = [_read(block) for block in _blocks("wrong_commands_of_rooms.txt")]
+WRONG_COMMANDS_OF_ROOMS = [
+    *(_read(block) for block in _blocks("wrong_commands_of_rooms.txt")),
+    *(_read(block) for text in of_rooms.texts("WRONG") for block in _split(text)),
+]
 WRONG_COMMANDS = [
     *(_read(block) for block in _blocks("wrong_commands.txt")),
     *(one for one in WRONG_COMMANDS_OF_ROOMS if one.words.split()[0] in COMMANDS),

@@ -93,6 +93,23 @@ def _archive(file: int, size: int, tail: bytes, at: int) -> Optional[Archive]:
     return Archive(first, size, table, number)
 
 
+def judged_by(tail: bytes, size: int) -> List[int]:
+    """Where the reader of an archive reads four bytes, besides its end: at its first part and its table of contents.
+
+    `tail`: the end of a file of `size` bytes. Nothing where that is no archive's.
+    """
+    at = tail.rfind(_END)
+    if at < 0 or len(tail) - at < _END_SIZE:
+        return []
+    table, offset = struct.unpack_from("<LL", tail, at + 12)
+    end = at
+    if at >= _LOCATOR_SIZE + _FAR_END_SIZE and tail.startswith(_LOCATOR, at - _LOCATOR_SIZE):
+        end = at - _LOCATOR_SIZE - _FAR_END_SIZE
+        table, offset = struct.unpack_from("<QQ", tail, end + 40)
+    first = size - len(tail) + end - table - offset
+    return [place for place in (first, first + offset) if 0 <= place <= size - 4]
+
+
 def is_whole(file: int, size: int) -> bool:
     """Whether so many bytes of the file are one archive, with nothing before it."""
     found = last_archive(file, size)

@@ -14,7 +14,18 @@ from contextlib import suppress
 
 from ..host import files
 from ..host.budget import Spent
-from . import deepspeed, huggingface, keras, mxnet, orbax, safetensors, state_file, torch_distributed, torch_files
+from . import (
+    deepspeed,
+    huggingface,
+    keras,
+    mxnet,
+    orbax,
+    safetensors,
+    spacy,
+    state_file,
+    torch_distributed,
+    torch_files,
+)
 from .torch_files import STEP_IN_NAME
 from .trees import Names, Tree
 
@@ -60,6 +71,9 @@ class Inspected:
         self.held, self.lacking = parts
         """The numbers of the shards that are whole here, and of those that other hosts may hold."""
 
+
+EPOCH_IN_NAME = r"(?:.*[^A-Za-z])?[Ee]pochs?[_=-]?([0-9]{1,9})(?![0-9])"
+"""A number in a name that can only be an epoch: `epoch_3.pt`, `epoch=3.ckpt`, `epoch_3/`."""
 
 ANY = "*"
 
@@ -114,6 +128,7 @@ class Format:
         self.newest_link = newest_link
         self.is_repaired = is_repaired
         self.temporary = temporary
+        self.epoch_name = EPOCH_IN_NAME
         self.no_checksums = no_checksums
         self.routes = routes
 
@@ -151,10 +166,12 @@ class FileFormat(Format):
         newest_link: Optional[str] = None,
         links: bool = False,
         routes: Tuple[Route, ...] = (),
+        epoch_name: str = EPOCH_IN_NAME,
     ) -> None:
         super().__init__(
             kind, title, texts, resumes=resumes, newest_link=newest_link, is_repaired=resumes, routes=routes
         )
+        self.epoch_name = epoch_name
         self.names = names
         self.links = links
         """Whether a link with such a name is listed; otherwise what it leads to is."""
@@ -198,15 +215,18 @@ class DirectoryFormat(Format):
         temporary: Optional[str] = None,
         no_checksums: Optional[str] = None,
         is_repaired: bool = True,
+        resumes: bool = True,
         links: bool = False,
+        damage: Callable[[Tree, Check], Tuple[List[str], List[str]]] = Tree.damage,
     ) -> None:
         super().__init__(
             kind,
             title,
             texts,
+            resumes=resumes,
             pointer=pointer,
             numbered=True,
-            is_repaired=is_repaired,
+            is_repaired=is_repaired and resumes,
             temporary=temporary,
             no_checksums=no_checksums,
         )
@@ -218,6 +238,7 @@ class DirectoryFormat(Format):
         self._step = step
         self._shards = shards
         self._parts = parts
+        self._damage = damage
         self.shard_of = shard_of
         """The name of the shard of a number; None where a host has all of it, or nothing."""
 
@@ -244,9 +265,15 @@ class DirectoryFormat(Format):
     def damage(self, path: str, budget: Budget, *, part: bool = False) -> Tuple[List[str], Optional[str]]:
         tree = Tree(path, budget)
         found = None if part else self._problem(os.path.basename(path), tree)
-        problems, unread = ([found], []) if found is not None else tree.damage(budget.check)
+        problems, unread = ([found], []) if found is not None else self._damage(tree, budget.check)
         why = [*([self.no_checksums] if self.no_checksums else []), *dict.fromkeys(unread)]
         return problems, "; ".join(why) or None
+
+
+def epoch_in_name(kind: CheckpointKind, name: str) -> Optional[int]:
+    """The number in a name that can only be an epoch, where the format's own step is not known."""
+    found = re.match(BY_KIND[kind].epoch_name, name)
+    return next((int(number) for number in found.groups() if number), None) if found else None
 
 
 def step_in_name(name: str) -> Optional[int]:
@@ -348,6 +375,7 @@ FILES = (
         damage=_length(mxnet.problem, mxnet.NO_CHECKSUMS),
         companions=mxnet.companions,
         resumes=False,
+        epoch_name=mxnet.EPOCH_IN_NAME,
     ),
     FileFormat(
         "lightning",
@@ -371,6 +399,7 @@ FILES = (
         "PyTorch, `torch.save`",
         Texts("`*.pt`, `*.pth`, `*.pth.tar`, `pytorch_model.bin`", _ZIP_WHOLE, _TORCH_STEP, "none", _BY_NAME),
         names=torch_files.NAME,
+        epoch_name=r"(?:%s|checkpoint-([0-9]{1,9})\.pth\.tar\Z)" % EPOCH_IN_NAME,  # timm/utils/checkpoint_saver.py
         problem=torch_files.problem,
         damage=_torch_damage,
         step=torch_files.step,
@@ -393,6 +422,7 @@ DIRECTORIES = (
         step=orbax.step,
         marks=orbax.MARKS,
         no_checksums=orbax.NO_CHECKSUMS,
+        damage=orbax.damage,
         is_repaired=False,  # its CheckpointManager ignores what has not ended, and removes it
         links=True,
     ),
@@ -416,7 +446,7 @@ DIRECTORIES = (
         "accelerate",
         "accelerate, `save_state`",
         Texts(
-            "a directory with `random_states_N.pkl` or `optimizer.bin`",
+            "a directory with `random_states_N.pkl` or `optimizer.bin`; an empty `step_N`",
             "`random_states_N.pkl`, which is written last, and a model are there, and " + _EVERY_PART,
             "the number of `step_N`; that of `checkpoint_N` counts checkpoints",
             "none",
@@ -448,7 +478,8 @@ DIRECTORIES = (
         "dcp",
         "PyTorch, distributed (DCP)",
         Texts(
-            "a directory with `__RANK_FILE.distcp`, or with a `.metadata` of torch.distributed.checkpoint",
+            "a directory with `__RANK_FILE.distcp`, or with a `.metadata` of torch.distributed.checkpoint; an "
+            "empty `step-N`",
             "`.metadata` (or each `__RANK.metadata`), which is written last, is there, and every shard that it names, "
             "whole",
             "a number after `step` or `iter` in the name",
@@ -462,6 +493,23 @@ DIRECTORIES = (
         shards=torch_distributed.shards,
         parts=torch_distributed.parts,
         shard_of=torch_distributed.shard_of,
+    ),
+    DirectoryFormat(
+        "spacy",
+        "spaCy",
+        Texts(
+            "a directory with `meta.json`, `config.cfg` and `vocab/`, such as `model-best` and `model-last`",
+            "`vocab/strings.json`, which is written after the components, and `meta.json` can be read",
+            "none",
+            "none",
+            _BY_NAME,
+        ),
+        recognises=spacy.recognises,
+        problem=spacy.problem,
+        step=spacy.step,
+        marks=(spacy.LAST, spacy.META),
+        no_checksums=spacy.NO_CHECKSUMS,
+        resumes=False,
     ),
 )
 """What is more special comes first: a directory of the Trainer may contain one of DeepSpeed."""
@@ -484,6 +532,12 @@ def is_searched(below: str) -> bool:
     parts = below.split("/") if below else []
     sound = not any(part in ("", ".", "..") or "\0" in part for part in parts)
     return sound and (len(parts) <= 1 or _route(parts) is not None)
+
+
+def may_lead(below: str) -> bool:
+    """Whether checkpoints may lie in this directory, or in one in it, by the routes of the formats."""
+    parts = below.split("/")
+    return any(Route(*route.names[: len(parts)]).fits(parts) for route in ROUTES)
 
 
 def home(below: str) -> str:
@@ -510,7 +564,11 @@ def of_file(name: str) -> Optional[FileFormat]:
 
 def of_directory(path: str) -> Optional[DirectoryFormat]:
     """The format of a directory, by its name and what is in it."""
-    name, names = os.path.basename(path), Names(path)
+    return of_names(os.path.basename(path), Names(path))
+
+
+def of_names(name: str, names: Names) -> Optional[DirectoryFormat]:
+    """The same where `names` lists what is in it."""
     return next((row for row in DIRECTORIES if row.recognises(name, names)), None)
 
 

@@ -62,7 +62,11 @@ def trainers_problem(name: str, tree: Tree) -> Optional[str]:
 
 
 def is_accelerates(name: str, names: Names) -> bool:
-    return names.has_any(_ACCELERATES) or (re.match(_NUMBERED, name) is not None and names.has_any(_MODEL))
+    """Whether it is one of save_state, or is about to become one: a kill may leave an empty directory, which a program
+    that takes the largest number loads.
+    """
+    numbered = re.match(_NUMBERED, name) is not None
+    return names.has_any(_ACCELERATES) or (numbered and (names.has_any(_MODEL) or names.is_empty()))
 
 
 def accelerates_step(name: str, tree: Tree) -> Optional[int]:

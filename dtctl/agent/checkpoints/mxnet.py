@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
 NAME = r"(?s)(.+)\.params\Z"
+EPOCH_IN_NAME = r"(?s).+-([0-9]{4})\.params\Z"
+"""mx.callback.do_checkpoint and model.save_checkpoint number files by epochs."""
 NO_CHECKSUMS = "MXNet's files have no checksums: only the lengths of the arrays were checked"
 
 _LIST = 0x112

@@ -20,7 +20,7 @@ NO_CHECKSUMS = "safetensors files have no checksums: only their headers and leng
 
 _LARGEST_HEADER = 100_000_000
 """The library refuses a larger one."""
-_MOST_HEADER_BYTES = 8 << 20
+MOST_READ = 8 << 20
 """A larger header is not read: it has a hundred thousand tensors, unless it was made to cost its reader."""
 
 
@@ -36,7 +36,7 @@ def problem(path: str) -> Optional[str]:
             return "it is damaged, or is no file of safetensors: its header would have %d bytes" % length
         if size < 8 + length:
             return "it is cut short: its header ends at %d bytes, and it has %d" % (8 + length, size)
-        if length > _MOST_HEADER_BYTES:
+        if length > MOST_READ:
             return None
         end = _end(files.read_at(file, 8, length))
     if end is None:

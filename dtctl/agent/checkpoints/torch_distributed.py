@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 METADATA = ".metadata"
 
 _OF_RANK = r"__([0-9]{1,9})\.metadata\Z"
+_NUMBERED = r"(?:global_)?(?:step|iter)-[0-9]{1,15}\Z"
 _SHARD = r"__([0-9]{1,9})_([0-9]{1,9})\.distcp\Z"
 _WRITTEN_BY = b"torch.distributed.checkpoint"
 """The module of the first class in a pickle of metadata."""
@@ -34,6 +35,8 @@ _MOST_NUMBER = 1 << 40
 
 
 def recognises(name: str, names: Names) -> bool:
+    if re.match(_NUMBERED, name) is not None and names.is_empty():
+        return True  # a kill has left it so, and a program that takes the largest number loads it
     return names.has_any(_SHARD) or names.has_any(_OF_RANK) or names.begins_with(METADATA, _WRITTEN_BY)
 
 
@@ -43,6 +46,9 @@ def step(name: str, tree: Tree) -> Optional[int]:
 
 
 def problem(name: str, tree: Tree) -> Optional[str]:
+    cut = next((path for path in _metadata(tree) if tree.is_cut_pickle(path)), None)
+    if cut is not None:
+        return "%s is cut short, or damaged" % cut
     missing = next((shard for shard in sorted(named(tree)) if shard not in tree.sizes), None)
     if missing is not None:
         return "%s is missing" % missing
@@ -60,7 +66,11 @@ def _unnamed(tree: Tree) -> bool:
 
 def named(tree: Tree) -> Set[str]:
     """The shards that the metadata name. Raises OSError."""
-    return {shard for path in tree.sizes if path == METADATA or re.match(_OF_RANK, path) for shard in tree.named(path)}
+    return {shard for path in _metadata(tree) for shard in tree.named(path)}
+
+
+def _metadata(tree: Tree) -> List[str]:
+    return sorted(path for path in tree.sizes if path == METADATA or re.match(_OF_RANK, path))
 
 
 def shards(tree: Tree) -> int:

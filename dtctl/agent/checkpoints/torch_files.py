@@ -27,7 +27,7 @@ NO_CHECKSUMS = "it was saved without checksums: only its table of contents was c
 PART_OF_ANOTHER = "its table of contents does not reach back to its beginning"
 
 _ZIP, _PICKLE = b"PK\3\4", b"\x80"
-_HEAD_BYTES = 256 << 10
+HEAD_BYTES = 256 << 10
 """Where the step is searched: the pickle is the first part, and has a hundred bytes for each tensor."""
 _MOST_ARCHIVES = 1_000_000
 
@@ -104,7 +104,7 @@ def step(path: str) -> Optional[int]:
     if in_name:
         return int(in_name.group(1))
     with files.opened(path) as file:
-        head = files.read_at(file, 0, _HEAD_BYTES)
+        head = files.read_at(file, 0, HEAD_BYTES)
     end = head.find(_ZIP, 4)  # of the first part
     return step_in(head if end < 0 else head[:end])
 

@@ -30,6 +30,10 @@ _SHARD_IN_METADATA = rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9_.-]{1,200}\.distcp"
 """It is tried at the beginnings of words alone: otherwise a file of one long word would take minutes."""
 
 
+_FRAME, _STOP = b"\x95", b"."
+_MOST_FRAMES = 10_000
+
+
 class Names:
     """What a directory contains, by names: enough to recognise a checkpoint, however much else it contains."""
 
@@ -98,6 +102,19 @@ class Tree:
                 content = files.read_at(file, 0, min(self.sizes[metadata], _MOST_METADATA_BYTES))
             self._named[metadata] = {one.decode("ascii") for one in re.findall(_SHARD_IN_METADATA, content)}
         return self._named[metadata]
+
+    def is_cut_pickle(self, path: str) -> bool:
+        """Whether a pickle ends too early, by its last byte and its frames' lengths (PEP 3154). Raises OSError."""
+        at, size = 2, self.sizes[path]
+        with files.opened(self.at(path)) as file:
+            for _ in range(_MOST_FRAMES):
+                head = files.read_at(file, at, 9)
+                if not head.startswith(_FRAME):
+                    break
+                if len(head) < 9:
+                    return True
+                at += 9 + int.from_bytes(head[1:], "little")
+            return at > size or files.read_at(file, max(0, size - 1), 1) != _STOP
 
     def matching(self, pattern: str) -> List[str]:
         """The paths whose last name matches, in order."""

@@ -22,6 +22,7 @@ CheckpointKind = OneOf[
     "accelerate",
     "deepspeed",
     "dcp",
+    "spacy",
 ]
 """The rows of the table in `dtctl/agent/checkpoints/formats.py`."""
 

@@ -71,6 +71,10 @@ class Gpus(Record):
     each: Default[AtMost[List[Gpu], MOST_GPUS], []]
 
 
+USED_SHARE = 0.1
+"""A GPU counts as used by unknown processes from this share of its memory on: a desktop takes less."""
+
+
 class Disk(Record):
     """The free space of a disk that a run writes to."""
 

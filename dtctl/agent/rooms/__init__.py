@@ -96,6 +96,7 @@ ROOMS: Dict[str, Room] = {
         {"dump": ("serving.dump", "records.DumpRequest", "records.answers.RunResult")}, {"dump": "records.Dump"}
     ),
     "execute": Room({"exec": ("serving.execute", "records.ExecRequest", "records.ExecResult")}),
+    "gpus": Room({"gpus": ("serving.gpus", "records.requests.Request", "records.GpusResult")}),
     "metrics": Room(
         {"metrics": ("serving.metrics", "records.MetricsRequest", "records.MetricsResult")},
         frames={"points": "records.Points"},

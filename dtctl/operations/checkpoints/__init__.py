@@ -39,6 +39,21 @@ class Checkpoints:
         return at(self.host, self.report["dir"])
 
 
+def before(found: Sequence[Checkpoints], time: float) -> tuple[Checkpoints, ...]:
+    """Without the checkpoints from this time on, which a later run has written."""
+    return tuple(_before(one, time) for one in found)
+
+
+def _before(found: Checkpoints, time: float) -> Checkpoints:
+    kept = [one for one in found.report["all"] if one["time"] < time]
+    if len(kept) == len(found.report["all"]):
+        return found
+    newest = max((one for one in kept if one["complete"]), key=lambda one: one["time"], default=None)
+    incomplete = [one for one in found.report["incomplete"] if one["time"] < time]
+    report: CheckpointReport = {**found.report, "all": kept, "newest_complete": newest, "incomplete": incomplete}
+    return dataclasses.replace(found, report=report)
+
+
 def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
     """The directory with the newest complete checkpoint; among equals (a shared directory) the first, the lead's."""
     complete = [(one, newest) for one in found if (newest := one.report["newest_complete"])]
@@ -200,12 +215,22 @@ def named(places: Sequence[Checkpoints], wanted: str | None, *, all_of_them: boo
     return picked
 
 
+def epoch_of(checkpoint: Checkpoint) -> int | None:
+    """The epoch that its name says, where its step is not known."""
+    if checkpoint["step"] is not None:
+        return None
+    from dtctl.agent.checkpoints import formats  # `status` seldom needs it
+
+    return formats.epoch_in_name(checkpoint["kind"], checkpoint["prefix"].rpartition("/")[2])
+
+
 def _names(one: Found) -> set[str]:
     step = one.checkpoint["step"]
     return {one.checkpoint["prefix"], one.name, one.path, *([] if step is None else [str(step)])}
 
 
 def _called(one: Found) -> str:
-    step = one.checkpoint["step"]
-    prefix = one.checkpoint["prefix"]
-    return prefix if step is None else f"{prefix} (step {step})"
+    step, epoch, prefix = one.checkpoint["step"], epoch_of(one.checkpoint), one.checkpoint["prefix"]
+    if step is None:
+        return prefix if epoch is None else f"{prefix} (epoch {epoch})"
+    return f"{prefix} (step {step})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -14,6 +15,8 @@ from dtctl.errors import ExitCode
 from dtctl.render.terminal.moving import above, is_dead_terminal
 from dtctl.render.terminal.safe import one_line
 from dtctl.transport.group_errors import APART
+
+_HANG = 2
 
 
 class SafeConsole(Console):
@@ -45,23 +48,27 @@ class SafeConsole(Console):
                 parts.append(segment.style.render(segment.text, color_system=system) if segment.style else segment.text)
         return "".join(parts)
 
-    def prose(self, words: str, style: str | None = None, *, label: str = "") -> None:
+    def prose(self, words: str, style: str | None = None, *, label: str = "", label_style: str | None = None) -> None:
         """Prints a sentence after a label, wrapped between words and indented to the first word on a terminal.
 
-        A command is left whole, so that it can be copied; its explanation is then below it.
+        Without a label and an indent of its own, its later lines are indented by two.
+
+        A command is left whole, so that it can be copied; its explanation is then below it. `label_style`: if not
+        that of the sentence.
         """
         indent = label or words[: len(words) - len(words.lstrip())]
+        head = text((label, style or "" if label_style is None else label_style)) if label else text()
         command, apart, meaning = words.strip().partition(APART)
-        if not self.is_terminal or len(label + words) <= self.width:
-            self.print(label + words, style=style)
+        if not self.is_terminal or cell_len(label + words) <= self.width:
+            self.print(head + text((words, style or "")))
         elif apart:
-            self.print(indent + command, style=style)
+            self.print((head or text(indent)) + text((command, style or "")))
             self.prose(" " * len(indent) + APART + meaning, style)
         else:
-            lines = textwrap.TextWrapper(self.width, one_line(indent), " " * len(indent), break_long_words=False)
-            lines.break_on_hyphens = False
-            for line in lines.wrap(one_line(words.strip())):
-                self.print(line, style=style)
+            head = head or text(indent)
+            for line in in_lines(one_line(words.strip()), self.width, head.cell_len, len(indent) or _HANG):
+                self.print(head + text((line, style or "")))
+                head = text(" " * (len(indent) or _HANG))
 
     def on_broken_pipe(self) -> None:
         del self._buffer[:]
@@ -81,6 +88,20 @@ def text(*parts: str | tuple[str, str]) -> Text:
     """A line of text and (text, style); the only way to make a styled one."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
     return Text.assemble(*((one_line(words), style) for words, style in pairs))
+
+
+def in_lines(words: str, width: int, first: int, hang: int) -> list[str]:
+    """The words in lines of at most `width` columns; those that the first line and the others lack are given.
+
+    A word that is longer than a line is left whole, in a line of its own.
+    """
+    lines, room = [""], width - first
+    for piece in re.findall(r"\s*\S+", words):
+        if lines[-1] and cell_len(lines[-1]) + cell_len(piece) > room:
+            lines.append("")
+            room = width - hang
+        lines[-1] += piece if lines[-1] else piece.lstrip()
+    return lines
 
 
 def cropped(words: str, style: str = "") -> Text:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import HOME, paths_of
-from dtctl.agent.records.vitals import Disk, Gpu, is_full
+from dtctl.agent.records.vitals import USED_SHARE, Disk, Gpu, is_full
 from dtctl.agent.rooms.check.records import GpuTaken, MachineFacts, MachineQuestion
 from dtctl.model import TaskId, grouped
 from dtctl.operations.findings import Finding, commonness, versions
@@ -203,10 +203,6 @@ def clock_text(interval: tuple[float, float]) -> str:
     if abs(off) < 1.0:
         return "right"
     return f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"
-
-
-USED_SHARE = 0.1
-"""A GPU counts as used by unknown processes from this share of its memory on: a desktop takes less."""
 
 
 def _gpus(answer: MachineFacts) -> Sequence[Gpu]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.render.checked import show_findings, summary
 from dtctl.render.findings import filled, valued
-from dtctl.render.format import by_value, fold
+from dtctl.render.format import by_value, fold, summarize_hosts
 from dtctl.render.terminal import console
 from dtctl.rooms.check import Line, Statement
 
@@ -49,6 +49,9 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
     return None
 
 
+_LONGEST_HOSTS = 120
+"""The most characters of the names of hosts with the same value; of more, JSON has them."""
+
 _MOST_VALUES = 6
 """The most values that are shown if hosts differ; of more, only the smallest and the largest."""
 
@@ -70,7 +73,7 @@ def _row(one: Line | Statement, hosts: int) -> tuple[str, str] | None:
     groups = by_value({host: valued(one.what, value) for host, value in known.items()})
     if len(groups) == 1 and len(known) == hosts:
         return label, next(iter(groups))
-    parts = [f"{fold(names)}: {value}" for value, names in groups.items()]
+    parts = [f"{summarize_hosts(names, _LONGEST_HOSTS)}: {value}" for value, names in groups.items()]
     if len(groups) > _MOST_VALUES:
         parts = [_span(one.what, known)]
     return label, "; ".join([*parts, *([f"{fold(without)}: none"] if without else [])])

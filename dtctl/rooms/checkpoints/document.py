@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
+from dtctl.operations.checkpoints import Checkpoints, epoch_of, every, missing_elsewhere
 from dtctl.render.machine import document
 from dtctl.render.machine.document import CHECKPOINT, picked
 from dtctl.rooms.checkpoints.pull import Pulled
@@ -21,6 +21,7 @@ def directories(places: Sequence[Checkpoints]) -> list[dict[str, Any]]:
         body = document.checkpoints(place)
         for entry, one in zip(body["all"], place.report["all"], strict=True):
             elsewhere = missing_elsewhere(places, place, one)
+            entry["epoch"] = epoch_of(one)
             entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
             entry["scattered"] = (place.report["dir"], one["prefix"]) in scattered
         documents.append({**body, "guessed": place.report["guessed"], "others": list(place.others)})

@@ -46,13 +46,6 @@ def pull(record: RunRecord, transport: Transport, checkpoint: Found, directory: 
     """Copies the checkpoint. Raises DtctlError; the next pull resumes with the received part, which has no final name
     yet.
     """
-    if checkpoint.checkpoint["kind"] == "orbax":
-        raise DtctlError(
-            f"{checkpoint.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
-            hint="the tools of its storage do"
-            if checkpoint.is_url
-            else f"rsync -a {shlex.quote(f'{checkpoint.host}:{checkpoint.path}')} .    does, by the host's SSH name",
-        )
     row = formats.BY_KIND[checkpoint.checkpoint["kind"]]
     names = {} if row.is_directory else _names(checkpoint)
     try:

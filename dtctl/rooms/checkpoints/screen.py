@@ -6,10 +6,9 @@ from pathlib import Path
 
 from dtctl.config.ranges import fold
 from dtctl.operations.checkpoints import Found, at
-from dtctl.render.checkpoints import _at_step
+from dtctl.render.checkpoints import at_position
 from dtctl.render.format import count, size
 from dtctl.render.terminal import console
-from dtctl.render.terminal.console import styled
 from dtctl.rooms.checkpoints.pull import Pulled
 from dtctl.rooms.checkpoints.push import Pushed
 from dtctl.rooms.checkpoints.upkeep import Pruning, Verification
@@ -23,15 +22,14 @@ def show_verified(outcome: Verification) -> None:
         read = f"{size(report['read_bytes'])} in {report['seconds']:.1f} s"
         verdict = "damaged" if report["problems"] else "not all read" if report["unread"] else "sound"
         style = {"damaged": "bold red", "sound": "green"}.get(verdict, "yellow")
-        console.out().print(
-            styled(f"{at(fold(one.found.hosts), one.found.path)}{_at_step(checkpoint)}: {verdict}, {read}", style)
-        )
+        where = at(fold(one.found.hosts), one.found.path)
+        console.out().prose(f"{where}{at_position(checkpoint)}: {verdict}, {read}", style)
         for line in (*report["problems"], *([report["unread"]] if report["unread"] else [])):
-            console.out().print(f"  {line}")
+            console.out().prose(f"  {line}")
 
 
 def show_pull(found: Found, directory: Path) -> None:
-    console.report(f"{found.path}{_at_step(found.checkpoint)} from {fold(found.hosts)} to {directory}")
+    console.report(f"{found.path}{at_position(found.checkpoint)} from {fold(found.hosts)} to {directory}")
 
 
 def show_pulled(outcome: Pulled) -> None:
@@ -69,7 +67,7 @@ def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
     for host, one in outcome.directories:
         where = at(host, one["dir"])
         for each in one["removed"]:
-            console.say(f"{where}/{each['prefix']}{_at_step(each)}: {would}")
+            console.say(f"{where}/{each['prefix']}{at_position(each)}: {would}")
         freed = f", {size(one['freed_bytes'])}" if one["removed"] else ""
         console.say(f"{where}: {len(one['removed'])} {would}{freed}, {len(one['kept'])} complete kept")
         if one["problem"]:

@@ -82,7 +82,7 @@ def show_data_examples(states: Iterable[PlaceState]) -> None:
         if examples := one.held["examples"]:
             more = one.held["files"] - one.right_files - len(examples)
             also = f" and {more} more" if more else ""
-            console.say(f"{one.place.host}:{shown_path(one.place.directory)}: {', '.join(examples)}{also}")
+            console.out().prose(f"{one.place.host}:{shown_path(one.place.directory)}: {', '.join(examples)}{also}")
 
 
 def show_data_pushed(outcome: Mapping[str, Sequence[PushedData]]) -> None:
@@ -112,7 +112,7 @@ def _say_by_host(outcome: Mapping[str, Sequence[T]], words: Callable[[T], str]) 
     """Prints a line for all hosts with the same text."""
     texts = {host: "; ".join(map(words, each)) for host, each in outcome.items()}
     for text, hosts in by_value(texts).items():
-        console.say(f"{summarize_hosts(hosts)}: {text}")
+        console.out().prose(f"{summarize_hosts(hosts)}: {text}")
 
 
 def _dropped(one: DataDropped) -> str:

@@ -94,7 +94,8 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
     listens = (
         vitals["listens"] if vitals is not None else task.entry["ready"]
     )  # `ready` says less about a program that does not serve
-    return "listens" if task.state is TaskState.RUNNING and listens else "starting"
+    makes_steps = task.entry["step"] is not None  # of this attempt: a start begins without one
+    return "listens" if task.state is TaskState.RUNNING and (listens or makes_steps) else "starting"
 
 
 def over(facts: Facts) -> Iterator[Match]:

@@ -58,7 +58,8 @@ def _show(dumped: Dumped) -> None:
     console.say(where)
     for process in answer["processes"]:
         for line in lines_of_process(process):
-            console.say(line)
+            indent = line[: len(line) - len(line.lstrip())]
+            console.out().prose(line.strip(), label=indent)
     if answer["omitted"]:
         console.say(f"  and {count(answer['omitted'], 'further process')}")
 

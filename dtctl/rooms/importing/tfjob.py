@@ -169,10 +169,10 @@ class _Reader:
         if variables:
             pairs = ", ".join(f"{name}: {scalar(value)}" for name, (value, _) in variables.items())
             settings["env"] = "{" + pairs + "}", next(iter(variables.values()))[1]
-        said = [self._words((*own, key)) for key in ("command", "args")]
+        program, args = self._words((*own, "command")), self._words((*own, "args"))
         known = {name: value for name, (value, _) in variables.items()}
-        command = [self._filled(word, known, own) for word in [*said[0], *said[1]]]
-        return gpus, (command, self.place(*own, "command" if said[0] else "args")) if command else None, settings
+        command = [self._filled(word, known, own) for word in [*program, *args]]
+        return gpus, (command, self.place(*own, "command" if program else "args")) if command else None, settings
 
     def _words(self, path: KeyPath) -> list[str]:
         listed = self.at(*path)

@@ -37,7 +37,9 @@ def metrics(
         bool, typer.Option("-f", "--follow", help="Print points as they come, until the run ends.")
     ] = False,
     plot: Annotated[bool, typer.Option("--plot", help="Draw a curve for each tag.")] = False,
-    log: Annotated[bool, typer.Option("--log", help="With --plot: values on a log scale.")] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="With --plot: a log scale also for values of less than three decades.")
+    ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="All points as step,time,tag,run,value.")] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="All points, each as a line of JSON.")] = False,
     points: Annotated[

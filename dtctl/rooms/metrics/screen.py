@@ -68,6 +68,15 @@ def plot(curves: Sequence[Curve], width: int, height: int, *, log: bool = False,
     return lines
 
 
+DECADES = 3
+"""Positive values that span so many decades are drawn on a log scale."""
+
+
+def on_log_scale(values: Iterable[float]) -> bool:
+    finite = [value for value in values if math.isfinite(value)]
+    return bool(finite) and min(finite) > 0 and math.log10(max(finite)) - math.log10(min(finite)) >= DECADES
+
+
 def mark(number: int) -> str:
     """The character that draws a curve without braille."""
     return _MARKS[number % len(_MARKS)]
@@ -167,6 +176,9 @@ def _line(begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, i
         )
 
 
+_TOP = "."
+"""The name of a series whose files are in the directory itself, as TensorBoard calls it."""
+
 CURVE_WIDTH = 16
 _LOWEST, _HIGHEST = 8, 18
 """Rows of one plot."""
@@ -182,7 +194,7 @@ def metrics_table(series: Iterable[Series]) -> Grid:
     known = [(one, one.last) for one in series if one.last is not None]
     columns = {
         "TAG": [one.tag for one, _ in known],
-        "RUN": [one.name for one, _ in known],
+        **({} if all(one.name == _TOP for one, _ in known) else {"RUN": [one.name for one, _ in known]}),
         "STEP": [str(last.step) for _, last in known],
         "LAST": [number(last.value) for _, last in known],
         "MIN": [number(one.least) for one, _ in known],
@@ -217,12 +229,16 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
     pieces: list[tuple[str, str]] = []
     for index, each in enumerate(several):
         last = each.last
-        shown = f"  {'' if braille else mark(index) + ' '}{labels[index]} {number(last.value) if last else ''}"
+        name = "" if labels[index] == _TOP else f"{labels[index]} "
+        shown = f"  {'' if braille else mark(index) + ' '}{name}{number(last.value) if last else ''}"
         pieces.append((shown, STYLES[index % len(STYLES)]))
+    log = log or on_log_scale(value for curve in curves for _, value in curve.points)
     out.print(text((tag, "bold"), *pieces, ("  log scale", "dim") if log else ""))
     lines = plot(curves, width, height, log=log, braille=braille)
     for line in lines:
-        out.print(text(*line))
+        drawn = text(*line)
+        drawn.rstrip()
+        out.print(drawn)
     if not lines:
         out.print("  nothing to draw")
     for index, each in enumerate(several):

@@ -12,15 +12,18 @@ import typer
 
 from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run, report_errors
-from dtctl.cli.late import console, document, errors, render, rooms
+from dtctl.cli.late import console, document, errors, operations, render, rooms
 from dtctl.cli.options import OutputOption, Scope, on_cluster, on_run
 from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
     import socket
 
+    from dtctl.model import TaskId
+    from dtctl.operations.run_record import RunRecord
     from dtctl.rooms.pages.comparing import Comparison
     from dtctl.rooms.pages.report import Report
+    from dtctl.transport.seam import Transport
 
 
 Port = Annotated[
@@ -53,12 +56,16 @@ def dashboard(
         if not report.status.time:
             exit_without_run(report.errors, report.status.record, report.status.without_run)
         run, board, door = report.status.record.run, rooms.pages.dashboard.Board(), rooms.pages.webserver.Door()
-        board.put({**rooms.pages.dashboard_page.parts(report), **rooms.pages.dashboard_page.unknown(None)})
+        drawing = rooms.pages.dashboard_page.Drawing()
+        board.put({**drawing.parts(report), **rooms.pages.dashboard_page.unknown(None)})
         scope.memory.remember(report.status)
         continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
         stack.enter_context(scope.on_interrupt(f"the dashboard has ended{continues}"))
+        logs = rooms.pages.log_page.LogTails(
+            lambda: following.record.roster, lambda task: _followed(following.record, scope.transport, task)
+        )
         answer = rooms.pages.dashboard.answering(
-            board, rooms.pages.dashboard_page.whole, rooms.pages.dashboard_page.headers()
+            board, rooms.pages.dashboard_page.whole, rooms.pages.dashboard_page.headers(), logs.follow
         )
         server = stack.enter_context(
             rooms.pages.webserver.Server(here, door, rooms.pages.dashboard_page.entrance("dtctl dashboard"), answer)
@@ -76,9 +83,15 @@ def dashboard(
             if isinstance(event, DtctlError):
                 board.put(rooms.pages.dashboard_page.unknown(event))
                 continue
-            board.put({**rooms.pages.dashboard_page.parts(event), **rooms.pages.dashboard_page.unknown(None)})
+            board.put({**drawing.parts(event), **rooms.pages.dashboard_page.unknown(None)})
             scope.memory.remember(event.status)
         raise DtctlError("the dashboard's server has stopped unexpectedly")
+
+
+def _followed(record: RunRecord, transport: Transport, task: TaskId) -> operations.client.streams.Feed:
+    """The log of a task as it grows, over a connection of its own."""
+    lines = rooms.pages.log_page.LINES
+    return operations.client.streams.Feed(lambda: operations.follow.follow_log(record, transport, task, lines)).start()
 
 
 Format = Literal["html", "md"]

@@ -18,9 +18,11 @@ from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
-from dtctl.operations.status import status
+from dtctl.operations.status import status, with_storage
 from dtctl.rooms.metrics.operation import Metrics, Series, read_metrics
-from dtctl.rooms.pages.report import RATE_TAGS, Report
+from dtctl.rooms.pages.report import RATE_TAGS, Report, own_of
+from dtctl.rooms.pages.report.logged import logged_series
+from dtctl.rooms.pages.speed_parts import Parts, parts_of
 from dtctl.transport.seam import Transport
 
 _POINTS = 400
@@ -54,6 +56,8 @@ class Compared:
     series: tuple[Series, ...]
     errors: Mapping[str, DtctlError]
     """Host -> why it did not answer completely."""
+    parts: Parts | None = None
+    """The parts of a step, where they were measured."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -149,14 +153,16 @@ def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
         assert record.run is not None
         try:
             with for_one_command(transport) as kept:
-                found = status(record, kept)
+                found = with_storage(status(record, kept))
                 if not found.time:
                     raise next(iter(found.errors.values()), DtctlError(f"run {record.run} is unknown on all hosts"))
-                scalars = read_metrics(found.record, kept, [], points=_POINTS)
+                scalars = own_of(read_metrics(found.record, kept, [], points=_POINTS), found.record)
+                logged = () if scalars.series else logged_series(found.record, kept)
+                parts = parts_of(found.record, kept)
         except DtctlError as error:
             errors[record.run] = error
             continue
-        runs[record.run] = compared(found, scalars)
+        runs[record.run] = compared(found, scalars, logged, parts)
     return Comparison(runs, errors)
 
 
@@ -165,10 +171,21 @@ def beside(report: Report, records: Sequence[RunRecord], transport: Transport) -
     run = report.status.record.run
     assert run is not None
     others = compare(records, transport)
-    return Comparison({run: compared(report.status, report.scalars), **others.runs}, others.errors)
+    parts = parts_of(report.status.record, transport)
+    own = compared(report.status, report.scalars, report.logged, parts)
+    return Comparison({run: own, **others.runs}, others.errors)
 
 
-def compared(found: RunStatus, scalars: Metrics) -> Compared:
+def compared(
+    found: RunStatus,
+    scalars: Metrics,
+    logged: Sequence[Series] = (),
+    measured: tuple[Parts | None, Mapping[str, DtctlError]] = (None, {}),
+) -> Compared:
+    """One run. `logged`: the curves by the log of the lead, where there are no scalars. `measured`: the parts of its
+    steps, and the hosts that did not answer.
+    """
+    parts, errors = measured
     return Compared(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
@@ -176,8 +193,9 @@ def compared(found: RunStatus, scalars: Metrics) -> Compared:
         steps_per_s=_pace(scalars.series) or _last_rate(found),
         restarts=found.restarts,
         metrics=_metrics(scalars.series),
-        series=tuple(scalars.series),
-        errors={**scalars.errors, **found.errors},
+        series=(*scalars.series, *logged),
+        errors={**errors, **scalars.errors, **found.errors},
+        parts=parts,
     )
 
 

@@ -33,6 +33,7 @@ def _compared(compared: Compared) -> dict[str, Any]:
         **picked(compared, f"status.record.created=startTime@ duration_s {progress} {kept}"),
         "hosts": list(dict.fromkeys(roster.values())),
         "tasks": len(roster),
+        "stepParts": {**dict(compared.parts.each()), "seconds": compared.parts.step_s} if compared.parts else None,
         "metrics": {name: picked(metric, "last best") for name, metric in compared.metrics.items()},
         **picked(compared, "settings"),
         "revision": revision(compared.status.record.revision),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import sentence
 from dtctl.errors import clipped
+from dtctl.render.checkpoints import position
+from dtctl.render.failure import brief
 from dtctl.render.format import duration, local_time, without_prefix
 from dtctl.render.goodput import percent
 from dtctl.render.terminal import console
@@ -33,6 +34,8 @@ def show_comparison(found: Comparison) -> None:
         if shared:
             console.say(f"runs {shared}*")
     print_table(grid)
+    for line in same_everywhere(found):
+        console.say(line)
 
 
 def comparison_table(rows: list[Row], names: Sequence[str]) -> Grid:
@@ -70,11 +73,25 @@ def show_code(code: Sequence[Between]) -> None:
 
 
 def comparison_rows(found: Comparison) -> list[Row]:
-    """The rows of the comparison, with a value for each run."""
-    rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
+    """The rows in which the runs differ, with a value for each run; of a run alone, all rows."""
+    rows = [(name, values) for name, values in _facts(found) if len(set(values)) > 1 or len(found.runs) < _TWO]
     differences = found.differences
     rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
     return rows
+
+
+_TWO = 2
+
+
+def same_everywhere(found: Comparison) -> list[str]:
+    """A sentence on what all runs have in common, if there is anything."""
+    shared = [f"{name} {values[0]}" for name, values in _facts(found) if len(set(values)) == 1 and len(values) >= _TWO]
+    return [f"The same in all of them: {', '.join(shared)}."] if shared else []
+
+
+def _facts(found: Comparison) -> list[Row]:
+    runs = list(found.runs.values())
+    return [*_results(runs), *_metrics(runs)]
 
 
 def _results(runs: list[Compared]) -> Iterator[Row]:
@@ -83,6 +100,17 @@ def _results(runs: list[Compared]) -> Iterator[Row]:
         values = [shown(one) for one in runs]
         if any(value != _NOTHING for value in values):
             yield name, values
+    parts = [dict(one.parts.each()) if one.parts is not None else {} for one in runs]
+    for name in dict.fromkeys(name for each in parts for name in each):
+        yield f"step: {name}", [_part(one, each.get(name)) for one, each in zip(runs, parts, strict=True)]
+
+
+def _part(one: Compared, share: float | None) -> str:
+    """A part of a step, as in: 31 % (120 ms)."""
+    if share is None or one.parts is None:
+        return _NOTHING
+    took = f" ({1000 * share * one.parts.step_s:.3g} ms)" if one.parts.step_s is not None else ""
+    return f"{percent(share)}{took}"
 
 
 def _step(one: Compared) -> str:
@@ -94,12 +122,12 @@ def _step(one: Compared) -> str:
 
 def _checkpoint(one: Compared) -> str:
     newest = one.status.newest_complete
-    return f"step {newest['step']}" if newest is not None and newest["step"] is not None else _NOTHING
+    return (position(newest) if newest is not None else "") or _NOTHING
 
 
 _RESULTS: dict[str, Callable[[Compared], str]] = {
     "outcome": lambda one: one.status.verdict.outcome.value,
-    "reason": lambda one: sentence(one.status.verdict.why),
+    "reason": lambda one: brief(one.status.verdict.why),
     "started": lambda one: local_time(one.status.record.created),
     "code": lambda one: revision.shown if (revision := one.status.record.revision) is not None else _NOTHING,
     "duration": lambda one: duration(one.duration_s) if one.duration_s is not None else _NOTHING,
@@ -108,14 +136,14 @@ _RESULTS: dict[str, Callable[[Compared], str]] = {
     "goodput": lambda one: percent(one.goodput.share) if one.goodput is not None else _NOTHING,
     "restarts": lambda one: str(one.restarts),
     "checkpoint": _checkpoint,
-    "loss": lambda one: one.status.progress.loss or _NOTHING,
+    "loss (log)": lambda one: one.status.progress.loss or _NOTHING,
 }
 
 
 def _metrics(runs: list[Compared]) -> Iterator[Row]:
     names = dict.fromkeys(name for one in runs for name in one.metrics)
     for name in names:
-        yield name, [_metric(one.metrics.get(name)) for one in runs]
+        yield name if "(" in name else f"{name} (event files)", [_metric(one.metrics.get(name)) for one in runs]
 
 
 def _metric(metric: Metric | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import parse_qs
 
@@ -101,15 +102,18 @@ ALIVE_S = 15.0
 RETRY_MS = 2000
 
 
+FollowLog = Callable[[str, Callable[[], bool]], Generator[str, None, None] | int]
+"""The log of the task of this name as server-sent events until the second says so; or the HTTP status of a refusal."""
+
 Whole = Callable[[dict[str, str], int], str]
 """Draws the whole page, which continues from the given number."""
 
 
-def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
-    """Answers requests: the page, and its changes."""
+def answering(board: Board, whole: Whole, headers: Mapping[str, str], follow_log: FollowLog) -> Answer:
+    """Answers requests: the page, its changes, and the log of a task."""
 
     def answer(visit: Visit, path: str, query: str) -> None:
-        if path not in ("", "news"):
+        if path not in ("", "news", "log"):
             return visit.refuse(404)
         if visit.command not in ("GET", "HEAD"):
             return visit.refuse(405)
@@ -117,15 +121,35 @@ def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
             board.refresh()
             number, parts = board.since(0)
             return visit.page(200, whole(parts, number), headers)
+        if path == "log":
+            name = parse_qs(query).get("task", [""])[0]
+            found = follow_log(name, lambda: board.closed) if visit.command == "GET" else 405
+            return visit.refuse(found) if isinstance(found, int) else _send(visit, found, headers)
         if board.readers >= MOST_READERS:
             return visit.refuse(503)
         last = visit.headers.get("Last-Event-ID") or parse_qs(query).get("from", [""])[0]
-        visit.begin(200, {"Content-Type": "text/event-stream; charset=utf-8", **headers})
-        for text in messages(board, int(last) if _is_number(last) else 0) if visit.command == "GET" else ():
-            visit.wfile.write(text.encode())
-        return None
+        news = messages(board, int(last) if _is_number(last) else 0)
+        return _send(visit, news if visit.command == "GET" else iter(()), headers)
 
     return answer
+
+
+def _send(visit: Visit, texts: Iterator[str], headers: Mapping[str, str]) -> None:
+    """Sends texts as they come. A later one repeats much of those before it, so it is compressed with them in view."""
+    is_packed = visit.takes_gzip
+    packing = zlib.compressobj(wbits=_GZIP)
+    encoding = {"Content-Encoding": "gzip"} if is_packed else {}
+    try:
+        visit.begin(200, {"Content-Type": "text/event-stream; charset=utf-8", **encoding, **headers})
+        for text in texts:
+            data = text.encode()
+            visit.wfile.write(packing.compress(data) + packing.flush(zlib.Z_SYNC_FLUSH) if is_packed else data)
+    finally:
+        if isinstance(texts, Generator):
+            texts.close()  # a log is followed no longer
+
+
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 def messages(board: Board, number: int) -> Iterator[str]:
@@ -161,7 +185,7 @@ def looks(
     """
     over, took = is_over(first.status), 0.0
     while alive():
-        if not _is_time(board, min(LONGEST_S, max(EVERY_S, took / SHARE - took))) or over:
+        if not _is_time(board, min(LONGEST_S, max(EVERY_S, took / SHARE) - took)) or over:
             continue
         began = time.monotonic()
         report = _report_or_error(following)

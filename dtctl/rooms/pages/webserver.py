@@ -6,6 +6,7 @@ no library would do for it.
 
 from __future__ import annotations
 
+import gzip
 import os
 import secrets
 import socket
@@ -108,13 +109,12 @@ class Door:
 
 @dataclass(frozen=True)
 class Entrance:
-    """The pages for browsers that were not admitted. `headers`: of these pages and of every refusal. `headers`: of
-    these pages and of every refusal.
-    """
+    """The pages for browsers that were not admitted. `headers`: of these pages and of every refusal."""
 
     entered: Callable[[str], str]
     """A page that leads on to an address."""
-    refused: str
+    refused: Callable[[int], str]
+    """What is shown with an HTTP status of 400 and above."""
     headers: Mapping[str, str]
 
 
@@ -155,11 +155,18 @@ class Visit(BaseHTTPRequestHandler):
         return self.page(200, page, {**entrance.headers, "Set-Cookie": cookie})
 
     def refuse(self, code: int) -> None:
-        self.page(code, self.server.entrance.refused, self.server.entrance.headers)
+        self.page(code, self.server.entrance.refused(code), self.server.entrance.headers)
+
+    @property
+    def takes_gzip(self) -> bool:
+        headers = getattr(self, "headers", None)  # an invalid request has none
+        return headers is not None and "gzip" in headers.get("Accept-Encoding", "")
 
     def page(self, code: int, text: str, headers: Mapping[str, str]) -> None:
-        body = text.encode()
-        answer = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body)), **headers}
+        body, encoding = text.encode(), {}
+        if self.takes_gzip:
+            body, encoding = gzip.compress(body, mtime=0), {"Content-Encoding": "gzip"}
+        answer = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body)), **encoding, **headers}
         self.begin(code, answer)
         if self.command != "HEAD":
             self.wfile.write(body)

@@ -8,8 +8,8 @@ from dtctl.render.machine.document import errors, picked, plain
 from dtctl.rooms.speed.expected import holders
 from dtctl.rooms.speed.facts import Facts
 from dtctl.rooms.speed.operation import Speed
-from dtctl.rooms.speed.screen import sentences
-from dtctl.rooms.speed.verdicts import Verdict
+from dtctl.rooms.speed.verdict import Verdict
+from dtctl.rooms.speed.verdict_screen import sentences
 
 
 def speed(found: Speed) -> dict[str, Any]:

@@ -26,10 +26,11 @@ class Range(NamedTuple):
 def faster(share: float) -> Range:
     """The effect of removing what takes this share of a step."""
     share = min(1.0, max(0.0, share))
-    return Range(_times(share * HIDDEN), _times(share))
+    return Range(times(share * HIDDEN), times(share))
 
 
-def _times(removed: float) -> float:
+def times(removed: float) -> float:
+    """How many times the steps a second, if this share of a step is removed for certain."""
     return min(MOST_TIMES, 1 / max(1 / MOST_TIMES, 1 - removed))
 
 

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from statistics import median
 from typing import NamedTuple
 
 from dtctl.agent.rooms.speed.adding import added
-from dtctl.agent.rooms.speed.records import Flow, Parameters, Sample, TaskUse
+from dtctl.agent.rooms.speed.records import Flow, Parameters, Sample, Save, TaskUse
 from dtctl.model import TaskId
 
 
 class Minute(NamedTuple):
-    """The samples of hosts for the same minute, and the variables of the newest checkpoint."""
+    """The samples of hosts for the same minute, and what is known of the run's checkpoints and of its strategy."""
 
     hosts: Mapping[str, Sample]
     parameters: Parameters | None = None
+    saves: Sequence[Save] = ()
+    strategy: str | None = None
+
+
+class Resent(NamedTuple):
+    """What goes to or from a host and was sent again: its share, and segments a second."""
+
+    share: float
+    segments: float
+    rtt_s: float
+    """The longest round-trip time of these connections, in seconds."""
 
 
 class Link(NamedTuple):
@@ -31,6 +43,13 @@ class Link(NamedTuple):
         return self.bits / self.most_bits if self.most_bits else None
 
 
+_CLIENTS = ("chief", "master", "client")
+_SYNCHRONOUS = {"async-ps": False, "sync-ps": True, "mirrored": True, "ddp": True, "in-graph": True}
+"""ps-strategy deals steps out to workers, and kvstore may be either."""
+_SEGMENT_BYTES = 1448
+"""What a packet of 1500 bytes carries."""
+
+
 def merged(minutes: Sequence[Minute]) -> Facts | None:
     """The facts of several minutes, the newest of which is the first."""
     if not minutes:
@@ -40,7 +59,7 @@ def merged(minutes: Sequence[Minute]) -> Facts | None:
         whole = added([minute.hosts[host] for minute in reversed(minutes) if host in minute.hosts])
         if whole is not None:
             hosts[host] = whole
-    return Facts(Minute(hosts, minutes[0].parameters))
+    return Facts(minutes[0]._replace(hosts=hosts))
 
 
 class Facts:
@@ -49,6 +68,8 @@ class Facts:
     def __init__(self, minute: Minute) -> None:
         self.hosts = minute.hosts
         self.parameters = minute.parameters
+        self.saves = minute.saves
+        self.strategy = minute.strategy
         self.uses: dict[str, TaskUse] = {}
         self.places: dict[str, str] = {}
         for host, sample in minute.hosts.items():
@@ -64,6 +85,18 @@ class Facts:
     def workers(self) -> list[str]:
         """The tasks that train."""
         return self._tasks(lambda job: job not in ("ps", "evaluator", "tensorboard"))
+
+    @cached_property
+    def trainers(self) -> list[str]:
+        """Those of the workers that compute: the client of in-graph training does not."""
+        if self.strategy != "in-graph":
+            return self.workers
+        return [task for task in self.workers if TaskId.parse(task).job not in _CLIENTS] or self.workers
+
+    @property
+    def is_synchronous(self) -> bool | None:
+        """Whether each worker waits for all others in each step; None: unknown."""
+        return _SYNCHRONOUS.get(self.strategy or "")
 
     def _tasks(self, fits: object) -> list[str]:
         assert callable(fits)
@@ -88,9 +121,23 @@ class Facts:
         waits_s = self.uses[task]["waits_s"] or 0.0
         return _share(waits_s, waits_s + self.uses[task]["cpu_s"])
 
+    def lost(self, task: str) -> float:
+        """Seconds a second in which its threads could have run and had no processor, added up."""
+        return _share(self.uses[task]["waits_s"] or 0.0, self.uses[task]["seconds"])
+
     def wants(self, task: str) -> float:
         """Processors that its threads used or waited for."""
         return _share((self.uses[task]["waits_s"] or 0.0) + self.uses[task]["cpu_s"], self.uses[task]["seconds"])
+
+    def works(self, task: str) -> float:
+        """The share of its time in which a worker computes, or would if it had a processor."""
+        gpu = self.gpu(task)
+        wanted = min(1.0, self.wants(task) + self.throttled(task))
+        return wanted if gpu is None else max(gpu, min(1.0, self.cpu(task)))
+
+    def saving(self, task: str) -> float:
+        """The share of its time in which it made no step while it wrote to disks."""
+        return min(1.0, _share(self.uses[task]["saving_s"] or 0.0, self.uses[task]["seconds"]))
 
     def gpu(self, task: str) -> float | None:
         gpu_s = self.uses[task]["gpu_s"]
@@ -138,6 +185,39 @@ class Facts:
                     for pair, carried in (((task, peer), flow["sent_bytes"]), ((peer, task), flow["received_bytes"])):
                         found[pair] = max(found.get(pair, 0.0), _share(carried, sample["seconds"]))
         return found
+
+    def received(self, task: str) -> float:
+        """Bytes a second that a task receives from other tasks."""
+        return sum(carried for (_, peer), carried in self.matrix.items() if peer == task)
+
+    def exchanged(self, worker: str) -> float:
+        """Bytes a second between a worker and the servers, as many in each of its steps."""
+        pairs = [pair for server in self.servers for pair in ((worker, server), (server, worker))]
+        return sum(self.matrix.get(pair, 0.0) for pair in pairs)
+
+    def resent(self, host: str) -> Resent:
+        """The segments to or from a host that its tasks or their peers have sent again."""
+        resent = sent = seconds = 0.0
+        rtt_us = 0
+        for name, sample in self.hosts.items():
+            for flow in sample["flows"]:
+                if flow["host"] not in (None, name) and host in (name, flow["host"]):
+                    resent += flow["resent"]
+                    sent += flow["sent_bytes"]
+                    rtt_us = max(rtt_us, flow["rtt_us"])
+            seconds = max(seconds, sample["seconds"])
+        segments = resent + sent / _SEGMENT_BYTES
+        return Resent(_share(resent, segments), _share(resent, seconds), rtt_us / 1e6)
+
+    def rtt_s(self, but: str) -> float | None:
+        """The median of the round-trip times between other hosts than this one, in seconds; None: there are none."""
+        known = [
+            flow["rtt_us"] / 1e6
+            for name, sample in self.hosts.items()
+            for flow in sample["flows"]
+            if flow["host"] not in (None, name, but) and name != but and flow["rtt_us"]
+        ]
+        return median(known) if known else None
 
     def elsewhere(self, task: str) -> float:
         """Bytes a second that a task receives from machines that are not of the run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from dtctl.agent.rooms.speed.records import Parameters, Sample, SpeedResult
+from dtctl.agent.rooms.speed.records import Sample, SpeedResult
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
@@ -14,7 +14,8 @@ from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.speed.facts import Facts, Minute, merged
-from dtctl.rooms.speed.verdicts import Verdict, judged
+from dtctl.rooms.speed.verdict import Verdict
+from dtctl.rooms.speed.verdicts import judged
 from dtctl.transport.seam import Transport
 
 LEAST_S = 45.0
@@ -65,8 +66,11 @@ def speed(record: RunRecord, transport: Transport, minutes: int = MINUTES) -> Sp
     runs = [answer["run"] for answer in answers.values()]
     whole = {host: answer["whole"] for host, answer in answers.items() if answer["whole"] is not None}
     parameters = next((one["parameters"] for one in answers.values() if one["parameters"] is not None), None)
-    counted = _counted([_minute(answers, number, parameters) for number in range(minutes)])
-    facts = merged(counted) or (Facts(Minute(whole, parameters)) if whole else None)
+    lead = answers.get(record.roster[record.lead])
+    saves, strategy = (lead["saves"], lead["strategy"]) if lead is not None else ([], None)
+    known = Minute({}, parameters, saves, strategy)
+    counted = _counted([known._replace(hosts=_minute(answers, number)) for number in range(minutes)])
+    facts = merged(counted) or (Facts(known._replace(hosts=whole)) if whole else None)
     ages = [one["time"] - one["minutes"][0]["time"] for one in answers.values() if one["minutes"]]
     begins = [one["time"] - one["since"] for one in answers.values() if one["since"] is not None]
     return Speed(
@@ -98,10 +102,9 @@ def check_sample(field: str, sample: Sample, own: set[str], roster: Mapping[Task
             raise wrong(f"{place}.host", "a host of the run", flow["host"])
 
 
-def _minute(answers: Mapping[str, SpeedResult], number: int, parameters: Parameters | None) -> Minute:
+def _minute(answers: Mapping[str, SpeedResult], number: int) -> dict[str, Sample]:
     """Minutes are counted backwards from each host's newest: clocks of hosts may differ."""
-    found = {host: one["minutes"][number] for host, one in answers.items() if len(one["minutes"]) > number}
-    return Minute(found, parameters)
+    return {host: one["minutes"][number] for host, one in answers.items() if len(one["minutes"]) > number}
 
 
 def _counted(minutes: list[Minute]) -> list[Minute]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
@@ -131,27 +131,43 @@ class Place:
             return []
         return [entry for entry in found if entry.name.strip("/") != path.strip("/")]
 
-    def contents(self, wanted: Iterable[Object]) -> dict[str, bytes]:
-        """The contents of small objects, many at once; objects that are gone are left out."""
-        sizes = {one.name: one.size for one in wanted}
-        full = [name for name, size in sizes.items() if size]
+    def inside(self, below: str) -> tuple[list[Object], list[str]]:
+        """The objects and the names of the directories that are directly in one; `below`: its path, with a / at its
+        end, or empty.
+        """
+        objects: list[Object] = []
+        directories: list[str] = []
+        for entry in self._listed(below):
+            name = entry.name.rstrip("/").rpartition("/")[2]
+            if not _is_name(name):
+                continue
+            if entry.is_directory:
+                directories.append(name)
+            else:
+                objects.append(Object(below + name, entry.size, entry.time, entry.version))
+        return objects, directories
+
+    def ranges(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
+        """Parts of objects, by name, begin and end, many at once; None for an object that is gone."""
+        full = [one for one in wanted if one[2] > one[1]]
 
         def read() -> list[bytes | Exception]:
-            ends = [sizes[name] for name in full]
             found: list[bytes | Exception] = self._system.cat_ranges(
-                [self._at(name) for name in full], [0] * len(full), ends, on_error="return"
+                [self._at(name) for name, _, _ in full],
+                [begin for _, begin, _ in full],
+                [end for _, _, end in full],
+                on_error="return",
             )
-            for one, end in zip(found, ends, strict=True):
+            for one, (_, begin, end) in zip(found, full, strict=True):
                 if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
                     raise one  # an unreadable object is not necessarily gone
-                _refuse_short(one, end)
+                _refuse_short(one, end - begin)
             return found
 
-        found = zip(full, self._ask(read, sum(sizes.values())), strict=True) if full else ()
-        return {
-            **{name: b"" for name, size in sizes.items() if not size},
-            **{name: data for name, data in found if isinstance(data, bytes)},
-        }
+        sizes = sum(end - begin for _, begin, end in full)
+        found = dict(zip(full, self._ask(read, sizes), strict=True)) if full else {}
+        each = (found.get(one, b"") for one in wanted)
+        return [data if isinstance(data, bytes) else None for data in each]
 
     def piece(self, name: str, begin: int, end: int) -> bytes:
         def read() -> bytes:

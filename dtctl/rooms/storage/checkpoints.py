@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from dtctl.agent.checkpoints import formats, orbax, reading, state_file, verifying
+from dtctl.agent.checkpoints import formats, reading, state_file, verifying
 from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.agent.records.kinds import made
 from dtctl.agent.rooms.checkpoints.records import Arrived, FilePart, Pruned, Verified
-from dtctl.folder import temporary_folder
+from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.client import Progress, Report
-from dtctl.rooms.storage import PATIENCE_S, Object, Place, label
+from dtctl.rooms.storage import PATIENCE_S, Object, Place, StorageError, label
 from dtctl.rooms.storage.found import inspect
+from dtctl.rooms.storage.searching import Group, Search
 
 _MOST_PRUNED = 1000
 _MOST_PRUNED_BYTES = 512 << 20
@@ -46,13 +47,14 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
         state = f"{below}/{state_file.STATE_FILE}".lstrip("/")
         text = place.whole(state).decode("utf-8", "surrogateescape")
         names = {one["prefix"]: one["prefix"].rpartition("/")[2] for one in removable}
-        going = [one for one in removable if names[one["prefix"]] != state_file.restored_name(text)]
+        named = {_pointed(place, below, formats.BY_KIND[kind], text) for kind in {one["kind"] for one in removable}}
+        going = [one for one in removable if names[one["prefix"]] not in named]
         kept += [*staying, *(one for one in removable if one not in going)]
         removed += going
         if dry_run or not going:
             continue
-        if text and not live:
-            for one in going:
+        if text and not live and any(one["kind"] == "tensorflow" for one in going):
+            for one in (each for each in going if each["kind"] == "tensorflow"):
                 text = state_file.with_renamed(text.strip(), names[one["prefix"]], names[one["prefix"]])
             place.write(state, text.encode("utf-8", "surrogateescape"))
         for one in going:
@@ -69,16 +71,40 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
     )
 
 
+def _pointed(place: Place, below: str, row: formats.Format, state: str) -> str | None:
+    """The checkpoint that the pointer of its format names to be restored. `state`: the file `checkpoint`."""
+    if row is formats.TENSORFLOW:
+        return state_file.restored_name(state)
+    if row.pointer is None:
+        return None
+    return place.whole(f"{below}/{row.pointer}".lstrip("/")).decode("utf-8", "replace").strip()
+
+
 def objects_of(place: Place, checkpoint: Found) -> list[Object]:
-    """The files of a checkpoint as they are now, the index last."""
-    directory, _, name = checkpoint.checkpoint["prefix"].rpartition("/")
+    """The files of a checkpoint as they are now, last the one that says that it is whole."""
+    prefix, row = checkpoint.checkpoint["prefix"], formats.BY_KIND[checkpoint.checkpoint["kind"]]
+    if isinstance(row, formats.DirectoryFormat):
+        search, mark = Search(place), f"{prefix}/{row.marks[0]}"
+        inside = search.whole(Group(prefix, row, [])).objects
+        if search.cut:
+            raise StorageError(f"{checkpoint.path} has too many directories to be read from this machine")
+        return sorted(inside, key=lambda one: (one.name == mark, one.name))
+    directory, _, name = prefix.rpartition("/")
+    beside = row.companions(name)
 
     def belongs(one: Object) -> bool:
-        above, _, file = one.name.rpartition("/")
-        return above == directory and (file == name or reading.belongs(file, name))
+        file = one.name.rpartition("/")[2]
+        return file == name or file in beside or (row is formats.TENSORFLOW and reading.belongs(file, name))
 
-    mine = [one for one in place.objects(1, lambda below: below != directory) if belongs(one)]
-    return sorted(mine, key=lambda one: (one.name.endswith(".index"), one.name))
+    mine = [one for one in place.inside(f"{directory}/" if directory else "")[0] if belongs(one)]
+    return sorted(mine, key=lambda one: (one.name.endswith((".index", f"/{name}")) or one.name == name, one.name))
+
+
+def _name_in(checkpoint: Found, one: Object) -> str:
+    """The name under which an object is sent: its path in a checkpoint that is a directory."""
+    if formats.BY_KIND[checkpoint.checkpoint["kind"]].is_directory:
+        return one.name[len(checkpoint.checkpoint["prefix"]) + 1 :]
+    return one.name.rpartition("/")[2]
 
 
 class Download:
@@ -98,7 +124,7 @@ class Download:
         place, bucket = Place(self._found.directory, PATIENCE_S), label(self._found.directory)
         sent: list[Arrived] = []
         for one in objects_of(place, self._found):
-            name = one.name.rpartition("/")[2]
+            name = _name_in(self._found, one)
             had = self._have.get(name)
             offset = int(str(had["size"])) if had is not None and had["identity"] == one.version else 0
             for at, data in place.pieces(one, offset):
@@ -112,12 +138,7 @@ class Download:
 def verify(checkpoint: Found, limit_s: float) -> Verified:
     """Reads every byte of the checkpoint, in a temporary directory. Raises StorageError, OSError."""
     begun = time.monotonic()
-    verdict = verifying.Verdict()
-    if checkpoint.checkpoint["kind"] == "orbax":
-        verdict.problems = [checkpoint.checkpoint["problem"]] if checkpoint.checkpoint["problem"] else []
-        verdict.unread = orbax.NO_CHECKSUMS
-    else:
-        verdict = _read(checkpoint, begun + limit_s)
+    verdict = _read(checkpoint, begun + limit_s)
     return made(
         Verified,
         dir=checkpoint.directory,
@@ -137,7 +158,8 @@ def _read(checkpoint: Found, until: float) -> verifying.Verdict:
     with temporary_folder("dtctl-verify-") as folder:
         folder.refuse_without_room(sum(one.size for one in objects))
         for one in objects:
-            with folder.new(one.name.rpartition("/")[2]) as file:
+            above, _, last = one.name[len(checkpoint.checkpoint["prefix"]) - len(checkpoint.name) :].rpartition("/")
+            with folder.below(above, make=PRIVATE) as inner, inner.new(last) as file:
                 for _, data in place.pieces(one):
                     file.write(data)
                     whole.read_bytes += len(data)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from dtctl.agent.checkpoints import keras, orbax, reading
-from dtctl.agent.checkpoints.tensor_bundle import number_in
+from dtctl.agent.checkpoints import formats, reading
 from dtctl.agent.records.checkpoints import CheckpointReport
 from dtctl.agent.records.kinds import checked, made
 from dtctl.folder import PRIVATE, Folder, temporary_folder
@@ -18,24 +16,14 @@ from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.storage import Object, Place, label
 from dtctl.rooms.storage.cached import LIMIT_S, Cached
-from dtctl.rooms.storage.errors import Missing
-
-DEPTH = 1
-"""The depth of the search, as on hosts: the directory and its subdirectories."""
-
+from dtctl.rooms.storage.peeking import Peek, TooLarge
+from dtctl.rooms.storage.searching import Group, Search
 
 _MOST = 20
 """The most checkpoints that are reported and read."""
 
 
 _MOST_CONTENT_BYTES = 32 << 20
-
-
-_ENDS_BYTES = 66_000
-"""The bytes read at each end of a .keras file: an archive has its table of contents there (APPNOTE.TXT, 4.3.16)."""
-
-
-_LARGEST_NOTE = 4 << 20
 
 
 def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
@@ -60,65 +48,92 @@ def look(place: Place) -> CheckpointReport:
 
 
 def inspect(place: Place, most: int, room: int) -> CheckpointReport:
-    """`room`: bytes of indexes that are fetched."""
-    found = list(place.objects(DEPTH, lambda name: name == reading.ASIDE))
+    """`room`: bytes that are fetched to judge the checkpoints."""
+    search = Search(place)
+    groups = search.run()
+    newest, too_large = _wholes(place, groups[: 2 * most])
     with temporary_folder("dtctl-checkpoints-") as folder:
-        _lay_out(place, _wanted(found, 2 * most), folder, room)
+        left_out = [*too_large, *_lay_out(place, newest, folder, room)]
         report = reading.read_checkpoints(str(folder.path), time.monotonic() + LIMIT_S, most)
         for one in report["all"]:  # the files differ at the next query
             one["identity"] = one["identity"] and f"{one['time']}"
         text = json.dumps(report).replace(json.dumps(str(folder.path))[1:-1], place.url)
-    problem = report["problem"] or (f"only the first {len(found)} objects were looked at" if place.cut else None)
+    problem = report["problem"] or (f"only the first {search.count} objects were looked at" if search.cut else None)
+    if left_out:
+        problem = problem or f"{left_out[0]} is too large to be judged from here"
     return {**json.loads(text), "identity": "", "problem": problem}  # type: ignore[typeddict-item]
 
 
-def _wanted(objects: Sequence[Object], most: int) -> list[Object]:
-    """The files of the newest checkpoints, with all that a directory of Orbax holds."""
-    groups: dict[str, list[Object]] = {}
-    marked = {one.name.rpartition("/")[0] for one in objects if one.name.rpartition("/")[2] in orbax.MARKS}
-    for one in objects:
-        directory = one.name.rpartition("/")[0]
-        known = directory in marked or re.match(keras.NAME, one.name) or reading.is_tensorflows(one.name)
-        if known and (prefix := directory if directory in marked else reading.prefix_of(one.name)) is not None:
-            groups.setdefault(prefix, []).append(one)
-
-    def newness(prefix: str) -> tuple[float, int, str]:
-        return max(group.time for group in groups[prefix]), number_in(prefix) or 0, prefix
-
-    newest = sorted(groups, key=newness, reverse=True)[:most]
-    return [group for prefix in newest for group in groups[prefix]]
+def _wholes(place: Place, groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
+    """With all objects of those that are directories; and those that have more than may be listed."""
+    wholes: list[Group] = []
+    too_large: list[str] = []
+    for group in groups:
+        search = Search(place)  # with limits of its own
+        wholes.append(search.whole(group))
+        if search.cut:
+            wholes.pop()
+            too_large.append(group.prefix)
+    return wholes, too_large
 
 
-def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) -> None:
-    """Writes indexes and other small files with their content, as far as there is room, the newest first."""
-    small: list[Object] = []
-    sizes = {one.name: one for one in wanted}
-    for name, one in sizes.items():
-        if is_note(name) and one.size <= min(room, _LARGEST_NOTE if not name.endswith(".index") else room):
-            small.append(one)
-            room -= one.size
-    contents = place.contents(small)
-    for name, one in sorted(sizes.items(), key=lambda each: each[0].count("/")):
-        if one in small and name not in contents:
-            continue  # it was removed meanwhile
-        # a bucket may have `a` and `a/b`; a missing object was removed meanwhile
-        with suppress(FileExistsError, NotADirectoryError, IsADirectoryError, Missing):
-            _write(folder, one, {0: contents[name]} if name in contents else _ends(place, one))
+def _lay_out(place: Place, groups: Sequence[Group], folder: Folder, room: int) -> list[str]:
+    """Writes the objects as files of their sizes, with as much of their content as their readers need. Returns the
+    checkpoints that are left out, because that would be more than there is room for; the newest ones come first.
+    """
+    peeks = {
+        one.name: Peek(one.name, one.size, is_single=not group.row.is_directory)
+        for group in groups
+        for one in (*group.objects, *group.beside)
+    }
+    left_out: dict[str, None] = {}
+    gone: set[str] = set()
+    done = False
+    while not done:
+        wanted: list[tuple[str, int, int]] = []
+        for group in groups:
+            if group.prefix in left_out:
+                continue
+            lacking = _lacking(group, peeks, gone)
+            cost = None if lacking is None else sum(end - begin for _, begin, end in lacking)
+            if lacking is None or cost is None or cost > room:
+                left_out[group.prefix] = None
+                continue
+            room -= cost
+            wanted += lacking
+        for (name, begin, _), data in zip(wanted, place.ranges(wanted), strict=True):
+            if data is None:
+                gone.add(name)
+            else:
+                peeks[name].add(begin, data)
+        done = not wanted
+    for group in groups:
+        if group.prefix in left_out and group.row is not formats.TENSORFLOW:
+            continue
+        for one in sorted((*group.objects, *group.beside), key=lambda each: each.name.count("/")):
+            if one.name not in gone:  # a bucket may have `a` and `a/b`
+                with suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
+                    _write(folder, one, peeks[one.name].pieces)
+        if group.row.is_directory:
+            with suppress(OSError):
+                os.utime(folder.path / group.prefix, (group.time, group.time))
+    return [name for name in left_out if not name.endswith(".index")]
 
 
-def is_note(name: str) -> bool:
-    return name.endswith(".index") or name.rpartition("/")[2] in orbax.MARKS
+def _lacking(group: Group, peeks: Mapping[str, Peek], gone: Collection[str]) -> list[tuple[str, int, int]] | None:
+    """What is still to be read of its objects; None if that is too much."""
+    try:
+        return [
+            (one.name, begin, end)
+            for one in (*group.objects, *group.beside)
+            if one.name not in gone
+            for begin, end in peeks[one.name].lacking()
+        ]
+    except TooLarge:
+        return None
 
 
-def _ends(place: Place, one: Object) -> dict[int, bytes]:
-    """Reads both ends of a .keras file; they show whether it is complete."""
-    if re.match(keras.NAME, one.name) is None:
-        return {}
-    last = max(0, one.size - _ENDS_BYTES)
-    return {0: place.piece(one.name, 0, min(one.size, 4096)), last: place.piece(one.name, last, one.size)}
-
-
-def _write(folder: Folder, one: Object, pieces: dict[int, bytes]) -> None:
+def _write(folder: Folder, one: Object, pieces: Mapping[int, bytes]) -> None:
     directory, _, name = one.name.rpartition("/")
     with folder.below(directory, make=PRIVATE) as inner, inner.new(name) as file:
         for offset, data in pieces.items():

@@ -135,15 +135,19 @@ class Top(App[ExitCode]):
         if snapshot is None or self._room[0] < 1:
             return
         self._drawn, self._news = time.monotonic(), False
-        before = self._chosen()
+        before = self._chosen() if self._page is not None else snapshot.status.record.lead
         points = self.model.losses.best()
         shown = page(snapshot, self.model.histories, points, self.choice, self._room, fine=self._fine)
-        self._page = shown
         tasks = self.screen_stack[0]
         tasks.query_one("#top", Block).show(shown.top)
         tasks.query_one("#heading", Block).show([shown.heading])
         place = next((number for number, row in enumerate(shown.rows) if row.of == before), None)
-        tasks.query_one("#rows", Lines).show(shown.lines(), self._room[0], place)
+        if self._page is None and place is not None and place > self._room[1] // 2:
+            place = 0  # the first screen begins with the first task
+        table = tasks.query_one("#rows", Lines)
+        table.show(shown.lines(), self._room[0], place)
+        table.styles.height = max(1, len(shown.rows)) if shown.tail_rows else "1fr"
+        self._page = shown
         tasks.query_one("#tail", Block).show(self._tail.lines(shown.tail_rows) if self._tail is not None else [])
 
     def _chosen(self) -> TaskId | str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dtctl.rooms.metrics.screen import Curve, plot
+from dtctl.dataclass import dataclass
+from dtctl.rooms.metrics.screen import Curve, on_log_scale, plot
 from dtctl.rooms.top.model import Line
 
 LEAST_ROWS = 8
@@ -15,21 +16,30 @@ MOST_ROWS = 12
 _LEAST_COLUMNS = 30
 _GAP = 2
 
-_FROM_ZERO = ("steps/s",)
+FROM_ZERO = ("steps/s",)
 """Charts whose axis begins at 0, so that small changes stay small."""
 
 Values = Sequence[tuple[float, float]]
 """The place of a value, and the value."""
 
 
-def charts(named: Sequence[tuple[str, Values]], width: int, rows: int, *, fine: bool = True) -> list[Line]:
-    """The charts in this many rows, each under its name and its last value; empty without a curve to draw."""
-    shown = [(name, values) for name, values in named if _moves(values)]
+@dataclass(frozen=True)
+class Series:
+    """Values under a name. `now`: the figure that the whole screen shows for it; empty if there is none."""
+
+    name: str
+    values: Values
+    now: str = ""
+
+
+def charts(named: Sequence[Series], width: int, rows: int, *, fine: bool = True) -> list[Line]:
+    """The charts in this many rows, each under its name and its figure; empty without a curve to draw."""
+    shown = [one for one in named if _moves(one.values)]
     if not shown or rows < LEAST_ROWS or width < _LEAST_COLUMNS:
         return []
     shown = shown[: max(1, width // _LEAST_COLUMNS)]
     wide = (width - _GAP * (len(shown) - 1)) // len(shown)
-    each = [_chart(name, values, wide, rows, fine=fine) for name, values in shown]
+    each = [_chart(one, wide, rows, fine=fine) for one in shown]
     return [_beside([chart[row] if row < len(chart) else [] for chart in each], wide) for row in range(rows)]
 
 
@@ -37,11 +47,16 @@ def _moves(values: Values) -> bool:
     return sum(math.isfinite(value) for _, value in values) > 1
 
 
-def _chart(name: str, values: Values, width: int, rows: int, *, fine: bool) -> list[Line]:
-    last = next(value for _, value in reversed(values) if math.isfinite(value))
-    title: Line = [(name, "bold"), (f" {last:.4g}", "cyan")]
-    from_zero = [Curve("", [(values[0][0], 0.0)])] if name in _FROM_ZERO else []
-    return [title, *plot([Curve(name, values), *from_zero], width, rows - 1, braille=fine)]
+def _chart(series: Series, width: int, rows: int, *, fine: bool) -> list[Line]:
+    name, values = series.name, series.values
+    log = name not in FROM_ZERO and on_log_scale(value for _, value in values)
+    title: Line = [
+        (name, "bold"),
+        (f" {series.now}" if series.now else "", "cyan"),
+        ("  log scale" if log else "", "dim"),
+    ]
+    from_zero = [Curve("", [(values[0][0], 0.0)])] if name in FROM_ZERO else []
+    return [title, *plot([Curve(name, values), *from_zero], width, rows - 1, log=log, braille=fine)]
 
 
 def _beside(parts: Sequence[Line], width: int) -> Line:

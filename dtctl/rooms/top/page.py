@@ -10,20 +10,25 @@ from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import is_open
 from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, grouped
+from dtctl.operations.figures import figures_of
 from dtctl.operations.snapshot import Outcome, how_it_ended
 from dtctl.render.events import incident_lines, warnings
 from dtctl.render.failure import brief
+from dtctl.render.following import bar
 from dtctl.render.format import count, fold
 from dtctl.render.roster import STATE_STYLE, TROUBLE, WORST_FIRST, note
-from dtctl.render.status import headline
+from dtctl.render.status import between_facts, headline
 from dtctl.rooms.metrics.operation import Point, rates_of
-from dtctl.rooms.top.charts import LEAST_ROWS, MOST_ROWS, charts
+from dtctl.rooms.top.charts import FROM_ZERO, LEAST_ROWS, MOST_ROWS, Series, charts
 from dtctl.rooms.top.model import Choice, Histories, History, Line, Snapshot, safe
 from dtctl.rooms.top.table import Layout, Row, curve, layout, rows
 from dtctl.transport.group_errors import rows as error_rows
 
 _LEAST_ROWS = 6
 """Lines that the table always gets."""
+
+_HIGH = 32
+"""Rows of a terminal that has one for a bar."""
 
 _TAIL_ROWS = 7
 _LEAST_TAIL = 4
@@ -63,14 +68,16 @@ def page(
     """The screen. `size`: columns and rows of the terminal; `points`: of the loss in event files."""
     width, height = size
     shown = rows(snapshot, histories, choice, fine=fine)
-    moved = curves(histories, points, width, fine=fine)
-    head = wrapped(answer(snapshot), width)[: max(1, height // 4)]
+    series = series_of(snapshot, histories, points)
+    moved = curves(series, width, fine=fine)
+    head = [part for line in between_facts(answer(snapshot), width) for part in wrapped(line, width)]
+    head = [*head[: max(1, height // 4)], *(_bar(snapshot, width, fine=fine) if height >= _HIGH else ())]
     below = _troubles(snapshot, width, max(1, height - len(head) - bool(moved) - _LEAST_ROWS))
     if choice.filter:
         below += [[(f"filter: {safe(choice.filter)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
     free = height - len(head) - len(below) - 1 - max(len(shown), 1)
     high = min(MOST_ROWS, free - _TAIL_ROWS if free >= LEAST_ROWS + _TAIL_ROWS else free)
-    drawn = charts(_series(histories, points), width, high, fine=fine) or ([moved] if moved else [])
+    drawn = charts(series, width, high, fine=fine) or ([moved] if moved else [])
     columns = layout(shown, width)
     rest = free - len(drawn)
     top = (*head, *drawn, *below)
@@ -145,25 +152,35 @@ Values = list[tuple[float, float]]
 """The place of a value, and the value."""
 
 
-def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
-    """Loss and rate: from event files since the start of the run, otherwise since the screen was opened."""
-    (_, losses), (_, rates) = _series(histories, points)
-    shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
+def curves(series: Sequence[Series], width: int, *, fine: bool = True) -> Line:
+    """Loss and rate in one line."""
+    shown = [one for one in series if _moves(one.values)]
     line: Line = []
-    for name, values, from_zero in shown:
-        label = f"{name} {_ends(values)} "
+    for one in shown:
+        label = " ".join(filter(None, [one.name, one.now, ""])) + " "
         room = min(CURVE, (width - 2 * (len(shown) - 1)) // len(shown) - len(label))
         if room >= _LEAST:
-            drawn = curve(spread(values, room), room, fine=fine, from_zero=from_zero)
+            drawn = curve(spread(list(one.values), room), room, fine=fine, from_zero=one.name in FROM_ZERO)
             line += [("  " if line else "", ""), (label, "dim"), (drawn, "cyan")]
     return line
 
 
-def _series(histories: Histories, points: Sequence[Point]) -> list[tuple[str, Values]]:
-    """Loss and rate of the run with their names."""
+def series_of(snapshot: Snapshot, histories: Histories, points: Sequence[Point]) -> list[Series]:
+    """Loss and rate of the run: from event files since its start, otherwise since the screen was opened.
+
+    Their figures are those of the first line: a point of an event file is older, or the mean of other steps.
+    """
+    figures = figures_of(snapshot.status_now)
     losses = _at_steps(points) if len(points) > 1 else _in_order(histories.run_loss)
     rates = _at_steps(rates_of(points)) if len(points) > 2 else _in_order(histories.run_rate)
-    return [("loss", losses), ("steps/s", rates)]
+    rate = f"{figures.rate:.3g}" if figures.rate else ""
+    return [Series("loss", losses, figures.loss or ""), Series("steps/s", rates, rate)]
+
+
+def _bar(snapshot: Snapshot, width: int, *, fine: bool) -> list[Line]:
+    """How much of the run is done, over the whole width."""
+    done = figures_of(snapshot.status_now).share
+    return [bar(done, width - len(" 100%"), fine=fine)] if done is not None else []
 
 
 def _at_steps(points: Sequence[Point]) -> Values:
@@ -174,14 +191,8 @@ def _in_order(history: History) -> Values:
     return [(float(place), value) for place, value in enumerate(history.values)]
 
 
-def _moves(values: Values) -> bool:
+def _moves(values: Sequence[tuple[float, float]]) -> bool:
     return sum(math.isfinite(value) for _, value in values) > 1
-
-
-def _ends(values: Values) -> str:
-    """The first and the last value of the curve."""
-    finite = [value for _, value in values if math.isfinite(value)]
-    return f"{finite[0]:.3g} to {finite[-1]:.3g}"
 
 
 def spread(values: Values, most: int) -> list[float]:

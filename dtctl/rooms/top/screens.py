@@ -17,6 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from dtctl.agent.run.log_text import is_start_up
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
@@ -195,6 +196,7 @@ class LogText:
         self.lines: deque[Line] = deque(maxlen=MOST_LINES)
         self.width = 0
         self._attempt: int | None = None
+        self._left_out = False
 
     def receive(self, event: object) -> None:
         if isinstance(event, LogLines):
@@ -205,7 +207,11 @@ class LogText:
                 self._add("--- the log was cut; from its new start ---", "yellow")
             self._attempt = attempt
             for line in log_lines(event.data, color=False):
-                self._add(line.expandtabs())
+                if not is_start_up(line, without_gpus=event.log["without_gpus"]):
+                    self._add(line.expandtabs())
+                elif not self._left_out:
+                    self._left_out = True
+                    self._add("[TensorFlow's start-up messages are left out; dtctl logs --raw shows them]", "dim")
         elif isinstance(event, Disconnected):
             self._add(f"--- {event.host}: {event.error.summary} ---", "red")
         elif isinstance(event, Reconnected):

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dtctl.agent.checkpoints import verifying
+from dtctl.agent.checkpoints import orbax, verifying
 from dtctl.agent.checkpoints.verifying import verify
 from dtctl.agent.host.budget import Spent
 from dtctl.agent.host.errors import Refused
@@ -156,7 +156,7 @@ def test_reading_ends_when_the_controller_is_gone(directory: Path) -> None:
         )
 
 
-def test_a_directory_of_orbax_is_verified_by_its_end_and_neither_sent_nor_removed(tmp_path: Path) -> None:
+def test_a_directory_of_orbax_is_verified_by_its_end_sent_and_not_removed(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         saved(tmp_path / str(step))
     saved(tmp_path / "4.orbax-checkpoint-tmp", committed=False)
@@ -164,10 +164,15 @@ def test_a_directory_of_orbax_is_verified_by_its_end_and_neither_sent_nor_remove
     wanted = [{"dir": str(tmp_path), "prefix": name} for name in ("3", "4.orbax-checkpoint-tmp")]
     whole, begun = serving.verify(run, asked(VerifyRequest, wanted=wanted, limit_s=60.0), lambda: None)
     assert whole["problems"] == []
-    assert whole["unread"] == "of a checkpoint of Orbax it is only checked that the save has ended"
+    assert whole["unread"] == orbax.NO_CHECKSUMS
     assert begun["problems"] == ["the save has not ended, or was interrupted"]
-    with pytest.raises(Refused, match="directory of Orbax's"):
-        fetched(tmp_path, "3")
+    parts, answer = fetched(tmp_path, "3", files=[])
+    assert parts == {
+        str(path.relative_to(tmp_path / "3")): path.read_bytes()
+        for path in (tmp_path / "3").rglob("*")
+        if path.is_file()
+    }
+    assert {one["name"] for one in answer} == parts.keys()
     (pruned,) = serving.prune(
         run, asked(PruneRequest, dirs=[str(tmp_path)], keep=1, dry_run=False), False, lambda: None
     )

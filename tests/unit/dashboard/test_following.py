@@ -277,9 +277,11 @@ def test_the_end_is_said_once_nothing_runs() -> None:
 
 
 def test_problems_are_shown_on_top_with_remedies() -> None:
-    found = parts(report())["problems"]
-    assert 'class="problem"' in found
-    assert "dtctl logs worker:0" in found
+    found = parts(report())
+    assert 'class="failure"' in found["failure"]
+    assert "your program ended with exit code 1" in found["failure"]
+    assert "dtctl logs worker:0" in found["failure"]
+    assert "dtctl logs worker:0" not in found["problems"], "it is told once"
     assert parts(dataclasses.replace(running(), errors={}))["problems"] == ""
 
 
@@ -348,5 +350,7 @@ def test_a_screen_reader_hears_why_tasks_restart() -> None:
 
 def test_small_pages_fit_a_phone_and_say_what_to_type() -> None:
     page = entrance("dtctl dashboard")
-    assert 'name="viewport"' in page.refused
-    assert "type dtctl dashboard in the directory" in page.refused
+    for code in (400, 403, 404, 405, 503):
+        assert 'name="viewport"' in page.refused(code)
+        assert Read(page.refused(code)).text_in("code")[0].startswith("dtctl ")
+    assert "<code>dtctl dashboard</code> prints a new address" in page.refused(403)

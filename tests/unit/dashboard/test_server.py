@@ -7,26 +7,47 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 import pytest
 
+from dtctl.agent.records.answers import Log
+from dtctl.agent.records.kinds import made
+from dtctl.model import TaskId
+from dtctl.operations.client.streams import Feed
+from dtctl.operations.logs import LogLines
 from dtctl.rooms.pages import dashboard_page as page
 from dtctl.rooms.pages.dashboard import MOST_READERS, Board, answering
 from dtctl.rooms.pages.dashboard_page import parts
+from dtctl.rooms.pages.log_page import MOST_READERS as MOST_LOGS
+from dtctl.rooms.pages.log_page import LogTails
 from dtctl.rooms.pages.webserver import MOST_UNKNOWN, Door, Server, listen
 from tests.unit.report.reports import report
 from tests.waiting import PATIENCE_S
+
+LOG = b"begins\nAPI_KEY=hush-hush-hush\n<b>bold</b>\x1b[31m\x00\n"
+
+
+def log_of(task: TaskId) -> Feed:
+    """A log that is read once, and then grows no more."""
+
+    def lines() -> Generator[object, None, None]:
+        yield LogLines(made(Log, task=str(task), attempt=1, offset=0, end=len(LOG), time=1000.0), LOG)
+
+    return Feed(lines).start()
 
 
 @contextmanager
 def served(board: Board, door: Door) -> Iterator[Server]:
     entrance = page.entrance("dtctl dashboard")
-    with listen(0) as listener, Server(listener, door, entrance, answering(board, page.whole, page.headers())) as made:
-        yield made
+    logs = LogTails(lambda: [TaskId("worker", 0)], log_of)
+    answer = answering(board, page.whole, page.headers(), logs.follow)
+    with listen(0) as listener, Server(listener, door, entrance, answer) as server:
+        yield server
         board.close()
 
 
@@ -296,3 +317,65 @@ def test_an_address_fits_into_a_line_of_a_terminal() -> None:
     entrance = page.entrance("dtctl tensorboard")
     with listen(0, apart=True) as here, Server(here, door, entrance, lambda *_: None) as server:
         assert len(f"  {server.address}") < 80
+
+
+def test_the_log_of_a_task_comes_safe_and_masked(visit: Visit) -> None:
+    visit.enter()
+    with visit.connect() as connection:
+        request = (
+            f"GET {visit.door.place}log?task=worker:0 HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {visit.cookie}\r\n\r\n"
+        )
+        connection.sendall(request.encode())
+        got = b""
+        while b"bold" not in got:
+            data = connection.recv(1 << 16)
+            assert data, got
+            got += data
+    lines = json.loads(got.rpartition(b"data: ")[2])
+    assert lines[:2] == ["begins", "API_KEY=***"]
+    assert lines[2] == "<b>bold</b>\\x00", "as text, which a script puts into a text node"
+    assert b"hush" not in got
+
+
+def test_the_log_of_no_task_of_the_run_is_not_found(visit: Visit) -> None:
+    visit.enter()
+    for name in ("", "worker:1", "../../etc/passwd", "worker:" + "9" * 5000):
+        assert visit.ask(f"{visit.door.place}log?task={name}").code == 404
+
+
+def test_a_log_is_not_shown_to_a_stranger(visit: Visit) -> None:
+    assert visit.ask(f"{visit.door.place}log?task=worker:0").code == 403
+
+
+def test_only_so_many_logs_are_followed_and_one_that_is_closed_makes_room() -> None:
+    logs = LogTails(lambda: [TaskId("worker", 0)], log_of)
+    followed = [logs.follow("worker:0", lambda: False) for _ in range(MOST_LOGS)]
+    assert logs.follow("worker:0", lambda: False) == 503
+    first = followed[0]
+    assert not isinstance(first, int)
+    next(first)
+    first.close()
+    assert not isinstance(logs.follow("worker:0", lambda: False), int)
+
+
+def test_updates_are_compressed_for_browsers_with_earlier_ones_in_view() -> None:
+    board, door = Board(), Door()
+    text = "".join(f"<td>{number * 7919 % 1000}</td>" for number in range(1000))
+    board.put({"a": text})
+    with served(board, door) as server:
+        cookie = door.enter(door.token) or ""
+        at = urlsplit(server.address)
+        connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=PATIENCE_S)
+        with closing(connection):
+            headers = {"Cookie": cookie.split(";")[0], "Accept-Encoding": "gzip"}
+            connection.request("GET", f"{door.place}news", headers=headers)
+            with connection.getresponse() as answer:
+                assert answer.getheader("Content-Encoding") == "gzip"
+                unpacking, sizes, got = zlib.decompressobj(wbits=31), [0, 0], b""
+                for number in range(2):
+                    while got.count(b"event: parts") <= number or not got.endswith(b"\n\n"):
+                        data = answer.read1(1 << 16)
+                        sizes[number] += len(data)
+                        got += unpacking.decompress(data)
+                    board.put({"a": text + "more"})
+    assert sizes[1] < sizes[0] / 10

@@ -355,16 +355,6 @@ def test_files_of_keras_and_whole_checkpoints_arrive(tmp_path: Path) -> None:
     ]
 
 
-def test_a_directory_of_orbax_is_not_pulled_and_the_error_says_how_to_copy_it(tmp_path: Path) -> None:
-    one = changed_checkpoint(prefix="7", kind="orbax")
-    transport = FakeTransport(Agents())
-    with pytest.raises(DtctlError, match="/out/7 is a checkpoint of Orbax, a directory") as raised:
-        pull(record(), transport, chosen([place("a", one)], "7"), tmp_path / "here", lambda progress: None)
-    assert "rsync -a a:/out/7 ." in raised.value.hint
-    assert not (tmp_path / "here").exists()
-    assert list(transport.opened) == []
-
-
 def test_nothing_is_pruned_without_a_confirmed_list() -> None:
     """c only beats."""
     asked: list[tuple[str, bool]] = []

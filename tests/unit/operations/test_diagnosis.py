@@ -517,6 +517,14 @@ def test_states_and_figures_give_their_findings(name: str, found: Facts, text: s
     assert not FIELD.search(first_hint(found))
 
 
+def test_a_task_whose_steps_are_seen_is_not_said_to_load() -> None:
+    own = host({"ps:0": vitals(listens=False)})
+    loads = facts(WAITS, changed(PS, ready=False), hosts={"gpu-b": own})
+    assert "waits_for_start" in [one.signature.name for one in findings(loads)]
+    trains = facts(WAITS, changed(PS, ready=True, step=70), hosts={"gpu-b": own})
+    assert "waits_for_start" not in [one.signature.name for one in findings(trains)]
+
+
 def test_thirty_failures_that_users_cause_have_a_first_remedy_that_fits() -> None:
     """tests/local/test_user_failures.py has those that a small program can really meet."""
     caused = [one for one in RECOGNISED if "first" in one.expected]

@@ -389,3 +389,16 @@ def test_a_file_where_the_directory_should_be_is_reported(tmp_path: Path, state:
     assert (memory.runs(), memory.current()) == ((), None)
     with pytest.raises(DtctlError, match="cannot be remembered"):
         memory.save(record())
+
+
+def test_starts_of_a_project_are_those_of_its_cluster_and_of_its_file(memory: Memory) -> None:
+    for run, created in (("digits-1", 10.0), ("digits-2", 20.0)):
+        memory.save(record(run, created))
+    memory.save(replace(record("other-1", 30.0), cluster="other", file=Path("/elsewhere/cluster.yaml")))
+    memory.save(replace(record("renamed-1", 40.0), cluster="renamed"))
+    first = memory.load("digits-1")
+    assert first is not None
+    known = replace(first, starts=memory.starts_of(first))
+    assert sorted(known.starts) == [10.0, 20.0, 40.0]
+    assert known.followed_at == 20.0
+    assert replace(known, created=40.0).followed_at is None

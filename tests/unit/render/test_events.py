@@ -340,3 +340,17 @@ def test_a_warning_is_news_of_a_run_that_continues_and_part_of_the_result_after_
     ended = {**view, "condition": {**view["condition"], "type": "Succeeded"}}
     assert f"warning: {text}" in news(None, Coordination(checked(RunView, view), {}))
     assert not any("warning" in line for line in news(None, Coordination(checked(RunView, ended), {})))
+
+
+def test_times_of_lines_do_not_go_back_by_less_than_clocks_differ() -> None:
+    events = [
+        checked(HistoryEvent, {**line(0, 1000.0), "kind": "request", "task": None}),
+        checked(HistoryEvent, line(1, 1001.0, to="running")),
+        checked(HistoryEvent, line(2, 1010.4, **{"from": "running", "to": "stopped"}, host="a")),
+        checked(
+            HistoryEvent, {**line(3, 1009.6), "kind": "condition", "from": "Running", "to": "Stopped", "host": None}
+        ),
+    ]
+    times = [one.time if isinstance(one, Attempted) else one["time"] for one in folded(events)]
+    assert times == sorted(times)
+    assert times[-1] == 1010.4, "that of the line before it, by whose host's clock it was later"

@@ -77,7 +77,6 @@ def test_what_is_known_of_an_error_is_told_below_it() -> None:
     lines = failure_lines(failure, status)
     assert lines[0] == "your program ended with exit code 2: unrecognized arguments: --step_s=0.2"
     assert "unrecognised" not in "\n".join(lines)
-    assert not lines[-1].startswith("dtctl logs worker:0 -n all    shows")
 
 
 def test_the_excerpt_begins_at_the_traceback() -> None:

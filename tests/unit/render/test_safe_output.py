@@ -14,6 +14,7 @@ import pty
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -105,6 +106,7 @@ from dtctl.rooms.speed.operation import Speed
 from dtctl.rooms.speed.verdicts import judged
 from dtctl.rooms.tensorboard import Location as BoardPlace
 from dtctl.rooms.tensorboard import screen as tensorboard
+from tests import of_rooms
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
@@ -422,6 +424,7 @@ INSPECTED = Inspected(Revision("12ab", "main", "url", 1, 1, "note"), "", (), ("p
 BETWEEN = Between("demo-1", "demo-2", ("12ab One",), ("34cd Two",), ("train.py",), ("-old", "+new"))
 
 SHOWS: dict[str, Callable[[], object]] = {
+    **{name: partial(show, BAD) for name, show in of_rooms.table("SHOWS").items()},
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),

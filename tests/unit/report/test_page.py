@@ -17,12 +17,13 @@ from dtctl.model import TaskState
 from dtctl.rooms.pages.comparing import Comparison, compared
 from dtctl.rooms.pages.report import MARK, Report
 from dtctl.rooms.pages.report_page import STYLE, markdown, page, policy
-from dtctl.rooms.pages.report_page.drawings import across, path, scaled, templates
+from dtctl.rooms.pages.report_page.axes import Axis, axis_of
+from dtctl.rooms.pages.report_page.drawings import across, path, templates
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 from tests.unit.tasks import changed, checkpoint_directory
 
-VOID = ("meta", "link", "br", "hr", "wbr")
+VOID = ("meta", "link", "br", "hr", "wbr", "input")
 FETCHES = ("src", "srcset", "poster", "data", "action", "formaction", "background", "xlink:href", "ping", "style")
 
 
@@ -122,7 +123,6 @@ def test_drawings_have_a_name_and_a_description_or_are_hidden(read: Read) -> Non
     shown = [one for one in drawings if one.get("aria-hidden") != "true"]
     assert len(shown) >= 6
     assert all(one["role"] == "img" and one["aria-label"] for one in shown)
-    assert len(read.text_in("desc")) == len(shown)
     assert any("attempt 1 ended after 5" in str(one["aria-label"]) for one in shown)
     assert any("at least 0.025, at most 1" in str(one["aria-label"]) for one in shown)
 
@@ -138,7 +138,8 @@ def test_tables_have_captions_and_headings_and_can_be_scrolled_by_key(read: Read
 
 def test_page_shows_result_cause_goodput_and_missing_hosts(read: Read) -> None:
     page_text = "".join(text for _, text in read.texts)
-    for expected in ("Failed", "The end of worker:0's log", "45 % of the 1m40s until the outcome went into steps that",
+    for expected in ("Failed", "your program", "worker:0 on c",
+                  "45 % of the 1m40s until the outcome went into steps that",
                   "unsaved steps", "a checkpoint every 10s in place of 20s", "3.11.2", "2 CPUs, 8.0 GB",
                   "model.ckpt-45", "incomplete", "cannot reach a", "steps/s"):  # fmt: skip
         assert expected in page_text, expected
@@ -222,9 +223,10 @@ def test_bars_stay_in_their_frame_and_thin_ones_can_be_seen() -> None:
 def test_a_curve_has_gaps_where_its_values_are_no_numbers() -> None:
     points = [(0.0, 0.5), (0.5, None), (1.0, 1.0)]
     assert path(points).count("M") == 2
-    assert [scaled(value, 0.0, 2.0) for value in (1.0, float("nan"), 9.0)] == [0.5, None, 1.0]
-    assert scaled(1.0, 1.0, 1.0) == 0.5
-    assert scaled(0.0, -1.7e308, 1.7e308) == 0.5
+    axis = Axis(0.0, 2.0, ())
+    assert [axis.place(value) for value in (1.0, float("nan"), 9.0)] == [0.5, None, 1.0]
+    assert Axis(1.0, 1.0, ()).place(1.0) == 0.5
+    assert axis_of([-1.7e308, 1.7e308]).place(0.0) == 0.5
 
 
 def test_markdown_has_the_same_content_and_escapes_text_of_hosts() -> None:

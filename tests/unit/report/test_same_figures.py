@@ -14,6 +14,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.whole_run import RunView
 from dtctl.api.values import status_of
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
+from dtctl.operations.status import with_storage
 from dtctl.render.goodput import percent
 from dtctl.render.machine.status import run_status
 from dtctl.render.roster import cells_of, rows_of
@@ -110,7 +111,7 @@ def test_no_figure_differs_between_two_screens_of_one_moment(outcome: Outcome) -
     assert f"step {progress['step']}/{progress['targetStep']}" in text
     assert tiles["Step"] == rows["steps"][0] == f"{progress['step']} of {progress['targetStep']}"
     assert (python.step, python.target_step) == (progress["step"], progress["targetStep"]) == (300, 3000)
-    assert tiles["Loss"] == progress["loss"] == rows["loss"][0]
+    assert tiles["Loss"] == progress["loss"] == rows["loss (log)"][0]
     assert f"loss {progress['loss']}" in text
     assert float(live["share"]) == 100 * progress["step"] / progress["targetStep"]
 
@@ -137,3 +138,20 @@ def test_no_figure_differs_between_two_screens_of_one_moment(outcome: Outcome) -
     assert tiles["Time"] == rows["duration"][0] == "1m40s"
     assert re.search(r"1m40s", text) or outcome.decided
     assert "".join(part for part, _ in answer(Snapshot(status, NOW))) == text
+
+
+def test_a_past_run_has_no_checkpoint_of_the_run_that_followed_it() -> None:
+    status = snapshot(Outcome.SUCCEEDED)
+    pushed = checkpoint("model.ckpt-260", 260, time=1150.0, size_bytes=10_000_000)
+    later = checkpoint("model.ckpt-900", 900, time=2000.0, size_bytes=10_000_000)
+    own = status.checkpoints[0].report["all"]
+    every = dataclasses.replace(status, checkpoints=(checkpoint_directory("c", "/out", later, pushed, *own),))
+    assert with_storage(every).checkpoints == every.checkpoints, "no later run is known: a push by hand is shown"
+    followed = dataclasses.replace(every.record, starts=(500.0, status.record.created, 1900.0))
+    found = with_storage(dataclasses.replace(every, record=followed))
+    assert [one["step"] for one in found.checkpoints[0].report["all"]] == [260, 250]
+    assert found.newest_complete is not None
+    assert found.newest_complete["step"] == 260
+    running = dataclasses.replace(snapshot(Outcome.RUNNING), record=followed, checkpoints=every.checkpoints)
+    assert with_storage(running).checkpoints == every.checkpoints
+    assert with_storage(dataclasses.replace(every, record=followed), fresh=True).checkpoints == every.checkpoints

@@ -126,8 +126,6 @@ def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
 def send_directory(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
     """Sends all files of a checkpoint that is a directory. Raises Refused if it is none, or one changes."""
     row = formats.of(path)
-    if row.kind == "orbax":
-        raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
     if not isinstance(row, formats.DirectoryFormat):
         raise Refused("bad_request", "%s is no directory of a checkpoint" % ascii(path)[:200])
     budget = Budget(time.monotonic() + LIST_LIMIT_S, reading.MOST_NAMES)

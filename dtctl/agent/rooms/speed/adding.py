@@ -81,6 +81,7 @@ def _task(before: TaskUse, after: TaskUse) -> TaskUse:
         "written_bytes": _sum([before["written_bytes"], after["written_bytes"]]),
         "faults": int(_sum([before["faults"], after["faults"]])) & ((1 << 53) - 1),
         "gpu_s": _sum_s([before["gpu_s"], after["gpu_s"]]),
+        "saving_s": _sum_s([before["saving_s"], after["saving_s"]]),
         "step": after["step"] if after["step"] is not None else before["step"],
         "rate": after["rate"] if after["rate"] is not None else before["rate"],
     }

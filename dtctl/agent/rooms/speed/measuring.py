@@ -11,6 +11,7 @@ from .host import HostUse
 from .processes import Uses, processes_of, trainer_of
 from .records import MOST_FLOWS, Sample
 from .ring import Ring
+from .saving import Saving
 from .traffic import Traffic
 
 TYPE_CHECKING = False
@@ -35,6 +36,7 @@ class Observer:
         self._traffic = Traffic(spec["host"], spec["roster"])
         self._uses = Uses()
         self._host = HostUse()
+        self._saving = Saving()
         self._next = 0.0
         self._before = 0.0
         self._has_tasks = bool(spec["tasks"])
@@ -42,7 +44,10 @@ class Observer:
 
     def step(self, now: float, wall: float, state: State) -> None:
         """Takes a sample when it is due. `now`: of the monotonic clock; `wall`: seconds since 1970."""
-        if now < self._next or not self._has_tasks:
+        if not self._has_tasks:
+            return
+        self._saving.look(now, state)
+        if now < self._next:
             return
         began = time.thread_time()
         sample = self.sample(now, wall, state)
@@ -59,6 +64,8 @@ class Observer:
         flows = self._traffic.sample(pids) if tasks else []
         seconds = min(1e9, max(0.0, now - self._before)) if self._before else 0.0
         _add_gpus(tasks, state, seconds)
+        for task, use in tasks.items():
+            use["saving_s"] = self._saving.taken(task)
         kept = largest(flows, MOST_FLOWS)
         return {
             "time": wall,

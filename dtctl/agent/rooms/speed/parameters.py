@@ -8,14 +8,14 @@ import time
 
 from ...checkpoints.tensor_bundle import Damaged, Entry, Index
 from ...host.budget import Budget, Silent, Spent, within
-from .records import MOST_LARGEST, MOST_SHARDS
+from .records import MOST_LARGEST, MOST_SAVES, MOST_SHARDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Tuple
 
     from ...records.checkpoints import Checkpoint, Reports
-    from .records import Parameters, Shard, Variable
+    from .records import Parameters, Save, Shard, Variable
 
 LIMIT_S = 3.0
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -40,6 +40,18 @@ def parameters_in(reports: Reports) -> Optional[Parameters]:
         return within(LIMIT_S + 1.0, "parameters of " + prefix, lambda: read(prefix, newest["step"]))
     except (Silent, Spent, Damaged, OSError):
         return None
+
+
+def saves_in(reports: Reports) -> List[Save]:
+    """The complete checkpoints of the directory that has the newest one; newest first."""
+    newest = max(
+        reports, key=lambda one: one["newest_complete"]["time"] if one["newest_complete"] else 0.0, default=None
+    )
+    complete = [one for one in newest["all"] if one["complete"]] if newest is not None else []
+    found: List[Save] = [
+        {"time": one["time"], "step": one["step"], "size_bytes": one["size_bytes"]} for one in complete
+    ]
+    return sorted(found, key=lambda one: -one["time"])[:MOST_SAVES]
 
 
 def read(prefix: str, step: Optional[int]) -> Parameters:

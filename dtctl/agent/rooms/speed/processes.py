@@ -98,6 +98,7 @@ class _Use:
             "written_bytes": 0,
             "faults": 0,
             "gpu_s": None,
+            "saving_s": None,
             "step": step,
             "rate": rate,
         }

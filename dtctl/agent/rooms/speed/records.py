@@ -9,6 +9,7 @@ MOST_FLOWS = 1000
 MOST_INTERFACES = 32
 MOST_SHARDS = 1000
 MOST_LARGEST = 10
+MOST_SAVES = 100
 
 Bytes = Within[float, 0, 1e18]
 Processors = Within[float, 0, 1e6]
@@ -48,6 +49,8 @@ class TaskUse(Record):
     """Pages that had to be read from a disk."""
     gpu_s: Default[Optional[Seconds], None]
     """How long its GPUs were busy, on average; null: it has none, or they are unknown."""
+    saving_s: Default[Optional[Seconds], None]
+    """How long it made no step while it wrote to disks; null: it reports no steps."""
     step: Default[Optional[Count], None]
     rate: Default[Optional[Bytes], None]
     """Steps a second at the last step of the time span."""
@@ -119,6 +122,14 @@ class Parameters(Record):
     largest: AtMost[List[Variable], MOST_LARGEST]
 
 
+class Save(Record):
+    """A complete checkpoint."""
+
+    time: Epoch
+    step: Default[Optional[Count], None]
+    size_bytes: Bytes
+
+
 class SpeedRequest(Request):
     """Requests the measurements of a host."""
 
@@ -138,3 +149,7 @@ class SpeedResult(Record):
     since: Default[Optional[Epoch], None]
     """The begin of that."""
     parameters: Default[Optional[Parameters], None]
+    saves: Default[AtMost[List[Save], MOST_SAVES], []]
+    """Those that are kept of the checkpoints, newest first."""
+    strategy: Default[Optional[Line], None]
+    """How the run trains, as its cluster file says or dtctl has recognised; null: unknown."""

@@ -6,7 +6,7 @@ import time
 
 from ...checkpoints import directories
 from ...requests import runs
-from .parameters import parameters_in
+from .parameters import parameters_in, saves_in
 from .ring import Ring
 
 TYPE_CHECKING = False
@@ -30,7 +30,8 @@ def speed(talk: Conversation, request: SpeedRequest) -> SpeedResult:
             whole, since = ring.whole()
         except OSError:
             pass  # nothing was measured yet: the run has just begun, or an earlier dtctl started it
-        found = parameters_in(directories.report(run.places())) if request["parameters"] else None
+        reports = directories.report(run.places()) if request["parameters"] else []
+        found = parameters_in(reports) if reports else None
     return {
         "run": run.id,
         "time": time.time(),
@@ -38,4 +39,6 @@ def speed(talk: Conversation, request: SpeedRequest) -> SpeedResult:
         "whole": whole,
         "since": since,
         "parameters": found,
+        "saves": saves_in(reports),
+        "strategy": run.spec["strategy"],
     }

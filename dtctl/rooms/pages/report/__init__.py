@@ -20,14 +20,15 @@ from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import Folder, open_regular, replace_file
 from dtctl.model import TaskId
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, RecordingTransport, for_one_command
-from dtctl.operations.events import EventHistory, read_events
+from dtctl.operations.events import Attempted, EventHistory, in_order, read_events
 from dtctl.operations.figures import Figures, figures_of
 from dtctl.operations.goodput import Goodput, points_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status, with_storage
-from dtctl.rooms.metrics.operation import Metrics, Series, rates_of, read_metrics
+from dtctl.rooms.metrics.operation import Metrics, Point, Series, rates_of, read_metrics
 from dtctl.rooms.pages.report.configuration import Configuration, configuration_of
+from dtctl.rooms.pages.report.logged import LoggedSteps
 from dtctl.rooms.pages.report.timeline import Timeline
 from dtctl.rooms.pages.report.timeline import timeline as timeline_of
 from dtctl.transport.seam import Transport
@@ -69,6 +70,8 @@ class Report:
     scalars: Metrics
     rates: tuple[Series, ...]
     """Steps per second, by the times of the scalars."""
+    logged: tuple[Series, ...]
+    """Loss and steps per second by the lead's log, where there are no scalars."""
     hosts: tuple[HostFacts, ...]
     configuration: Configuration
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -114,11 +117,17 @@ class Following(AbstractContextManager["Following"]):
         self._events_from = ""
         """The host whose coordinator reports the event history."""
         self._scalars = Metrics(None, ())
+        self._logged = LoggedSteps()
         self._next_scalars = 0.0
         self._was_over = False
 
     def __exit__(self, *_: object) -> None:
         self._kept.__exit__()
+
+    @property
+    def record(self) -> RunRecord:
+        """The run as its hosts last reported it."""
+        return self._record
 
     def report(self) -> Report:
         """The run's current state. Raises DtctlError where no host says anything of it."""
@@ -129,7 +138,8 @@ class Following(AbstractContextManager["Following"]):
             self._read_scalars(now=is_over(found) and not self._was_over)
             self._was_over = is_over(found)
         greetings = {host: one.facts for host, one in self._noting.greeted.items()}
-        return put_together(found, self._events, self._scalars, greetings, self._environ)
+        logged = () if self._scalars.series else self._logged.series(self._record)
+        return put_together(found, self._events, self._scalars, greetings, self._environ, logged)
 
     def _read_events(self) -> None:
         """The new events; all of them if the hosts report them in place of the coordinator."""
@@ -145,14 +155,31 @@ class Following(AbstractContextManager["Following"]):
         self._events, self._events_from = EventHistory(new, new_events.errors, new_events.away), record.coordinator
 
     def _read_scalars(self, *, now: bool) -> None:
-        """Reads the scalars; those of a host without an answer stay unchanged."""
+        """Reads the scalars, or the log where there are none; those of a host without an answer stay unchanged."""
         began = time.monotonic()
         if began >= self._next_scalars or now:
-            metrics = read_metrics(self._record, self._kept, [], points=POINTS)
+            metrics = own_of(read_metrics(self._record, self._kept, [], points=POINTS), self._record)
             left = [one for one in self._scalars.series if one.host in metrics.errors]
             self._scalars = dataclasses.replace(metrics, series=(*metrics.series, *left))
+            if not self._scalars.series:
+                self._logged.read(self._record, self._kept)
             took = time.monotonic() - began
             self._next_scalars = began + max(SCALARS_EVERY_S, took / SCALARS_SHARE)
+
+
+def own_of(metrics: Metrics, record: RunRecord) -> Metrics:
+    """Without what a later run of the project has written into the directories of this one."""
+    if (until := record.followed_at) is None:
+        return metrics
+    kept = [(one, tuple(point for point in one.points if point.time < until)) for one in metrics.series]
+    series = (one if len(points) == len(one.points) else _shortened(one, points) for one, points in kept if points)
+    return dataclasses.replace(metrics, series=tuple(series))
+
+
+def _shortened(series: Series, points: tuple[Point, ...]) -> Series:
+    values = [point.value for point in points if math.isfinite(point.value)]
+    least, most = (min(values), max(values)) if values else (None, None)
+    return dataclasses.replace(series, points=points, count=len(points), least=least, most=most)
 
 
 def is_over(found: RunStatus) -> bool:
@@ -166,6 +193,7 @@ def put_together(
     scalars: Metrics,
     greetings: Mapping[str, Mapping[str, Any]],
     environ: Mapping[str, str],
+    logged: Sequence[Series] = (),
 ) -> Report:
     happenings = events.lines
     errors = _first_of_each_host(found.errors, events.errors, scalars.errors)
@@ -175,9 +203,10 @@ def put_together(
         status=found,
         figures=figures_of(found, points_of(scalars.series)),
         timeline=timeline_of(happenings, found.tasks.values(), found.time, cut=len(happenings) >= LINES),
-        events=tuple(one for one in happenings if one["kind"] != "task"),
+        events=tuple(one for one in in_order(happenings) if not isinstance(one, Attempted) and one["kind"] != "task"),
         scalars=scalars,
         rates=() if any(one.tag in RATE_TAGS for one in scalars.series) else tuple(rates(scalars.series)),
+        logged=tuple(logged),
         hosts=tuple(
             _host(name, found.record, greetings.get(name, {})) for name in dict.fromkeys(found.record.roster.values())
         ),

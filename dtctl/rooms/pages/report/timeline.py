@@ -130,7 +130,14 @@ def restarted(line: TaskLine) -> bool:
     return len(line.attempts) > 1
 
 
+def is_calm(line: TaskLine) -> bool:
+    """Whether nothing was wrong with the task so far."""
+    return line.state in _CALM and not restarted(line)
+
+
+_CALM = (TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.PENDING, TaskState.STARTING)
+
+
 def by_trouble(lines: Sequence[TaskLine], lead: TaskId) -> list[TaskLine]:
     """Tasks with failures first, and the lead; the others in their order."""
-    calm = (TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.PENDING, TaskState.STARTING)
-    return sorted(lines, key=lambda line: (line.state in calm and not restarted(line), line.task != lead))
+    return sorted(lines, key=lambda line: (is_calm(line), line.task != lead))

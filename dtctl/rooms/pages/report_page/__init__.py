@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -16,20 +16,24 @@ from dtctl import __version__
 from dtctl.agent.host.secrets import hide_text
 from dtctl.operations.goodput import Goodput
 from dtctl.render import goodput, gpus
+from dtctl.render.checkpoints import position
 from dtctl.render.errors import note
-from dtctl.render.events import event_line, warnings
+from dtctl.render.events import event_lines, warnings
+from dtctl.render.failure import brief, excerpt
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
 from dtctl.render.status import left_text, position_of, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
-from dtctl.rooms.pages.comparing_screen import comparison_rows
+from dtctl.rooms.pages.comparing_screen import comparison_rows, same_everywhere
 from dtctl.rooms.pages.report import MARK, HostFacts, Report
 from dtctl.rooms.pages.report.configuration import Configuration
-from dtctl.rooms.pages.report_page import drawings
+from dtctl.rooms.pages.report_page import drawings, figures
 from dtctl.rooms.pages.report_page.drawings import templates
+from dtctl.rooms.pages.report_page.failing import failure_of
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
+    from dtctl.rooms.metrics.operation import Series
     from dtctl.rooms.pages.comparing import Comparison
 
 STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
@@ -48,6 +52,7 @@ def page(report: Report, compared: Comparison | None = None) -> str:
             policy=policy(),
             style=Markup(STYLE),
             about=about(report),
+            snapshot=snapshot_text(report),
             parts=sections(report, compared),
             version=__version__,
         )
@@ -104,31 +109,75 @@ def about(report: Report) -> str:
     return f"cluster {record.cluster}{began}; as of {local_time(report.status.time or report.made)}"
 
 
-HEADINGS = {
-    "result": "Result",
-    "goodput": "Goodput",
-    "timeline": "Timeline",
-    "curves": "Curves",
-    "checkpoints": "Checkpoints",
-    "story": "What happened",
-    "hosts": "Hosts",
-    "configuration": "Configuration",
-    "gaps": "What is missing here",
-}
-"""Headings by the names of the anchors."""
+def snapshot_text(report: Report) -> str:
+    """What a report of a run that goes on says of itself, with the time left."""
+    text = "This is a snapshot of a run that goes on."
+    left = left_text(report.figures)
+    if not left or report.figures.left_s is None:
+        return text
+    end = (report.status.time or report.made) + report.figures.left_s
+    form = "%H:%M:%S" if report.figures.left_s < _DAY_S / 2 else "%Y-%m-%d %H:%M"
+    return f"{text} By its pace it is {left}, at {local_time(end, form)}."
 
 
-def contents(report: Report, *, headed: bool = False) -> dict[str, Markup]:
-    """Sections by the names of the anchors, in order. `headed`: the outcome is above them already."""
-    return {at: getattr(_macros(), f"{at}_section")(report, headed) for at in HEADINGS}
+_DAY_S = 86400
+
+
+class Section(NamedTuple):
+    """A section of report and dashboard: its anchor and its heading. sections.html has its content as a macro,
+    `AT_section(report, headed)`; a section without content is left out.
+    """
+
+    at: str
+    heading: str
+    live: bool = False
+    """Whether it is of the dashboard alone, which has its content."""
+
+
+SECTIONS = (
+    Section("result", "Result"),
+    Section("tasks", "Tasks", live=True),
+    Section("curves", "Curves"),
+    Section("logs", "Logs", live=True),
+    Section("goodput", "Goodput"),
+    Section("timeline", "Timeline"),
+    Section("checkpoints", "Checkpoints"),
+    Section("story", "What happened"),
+    Section("hosts", "Hosts"),
+    Section("configuration", "Configuration"),
+    Section("gaps", "What is missing here"),
+)
+"""The sections in the order of both pages."""
+
+
+def contents(
+    report: Report, *, headed: bool = False, drawn: Sequence[str] = (), without: Container[str] = ()
+) -> dict[str, Markup]:
+    """The contents of a report by the names of the anchors, in order. `headed`: the outcome is above them already;
+    `drawn`: tags whose curves are shown elsewhere; `without`: sections that are not wanted.
+    """
+    more = {"curves": {"without": drawn}}
+    found = {
+        one.at: getattr(_macros(), f"{one.at}_section")(report, headed, **more.get(one.at, {}))
+        for one in SECTIONS
+        if not (one.live or one.at in without)
+    }
+    return {at: content.strip() for at, content in found.items()}
 
 
 def sections(report: Report, compared: Comparison | None = None) -> list[tuple[str, str, Markup]]:
-    """Anchor, heading and content of each section: gaps only if there are any, and the comparison with other runs."""
-    parts = [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
+    """Anchor, heading and content of each section that has any, and the comparison with other runs."""
+    drawn = figures.tags_of_runs(_series_of(compared)) if compared is not None else ()
+    contained = contents(report, drawn=[*drawn])
+    headings = {one.at: one.heading for one in SECTIONS}
+    parts = [(at, headings[at], held) for at, held in contained.items() if held]
     if compared is None:
         return parts
     return [*parts[:1], ("compared", "Side by side", _macros().compared_section(compared)), *parts[1:]]
+
+
+def _series_of(found: Comparison) -> dict[str, tuple[Series, ...]]:
+    return {run: one.series for run, one in found.runs.items()}
 
 
 def _macros() -> Any:
@@ -160,7 +209,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Loss", figures.loss or ""),
         ("Goodput", goodput.percent(figures.goodput.share) if figures.goodput else ""),
         ("Restarts", str(figures.restarts)),
-        ("Checkpoint", f"step {newest['step']}" if newest and newest["step"] is not None else ""),
+        ("Checkpoint", position(newest) if newest else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
         *([("Code", revision.shown)] if (revision := status.record.revision) is not None else []),
         *([("Repository", revision.remote)] if revision is not None and revision.remote else []),
@@ -168,11 +217,19 @@ def facts(report: Report) -> list[tuple[str, str]]:
     return [(name, value) for name, value in entries if value]
 
 
+def columns_of(tiles: int) -> int:
+    """The columns in which so many tiles fill their rows; their last row may lack one."""
+    return tiles if tiles <= _MOST_IN_ROW else -(-tiles // 2)
+
+
+_MOST_IN_ROW = 7
+
+
 def checkpoint_rows(report: Report) -> list[list[str]]:
     return [
         [
             one["prefix"],
-            "" if one["step"] is None else str(one["step"]),
+            position(one).removeprefix("step "),
             local_time(one["time"]),
             size(one["size_bytes"]),
             "complete" if one["complete"] else f"incomplete: {one['problem']}",
@@ -193,7 +250,7 @@ def host_rows(report: Report) -> list[list[str]]:
     return [
         [
             one.name + (f" ({hostname})" if (hostname := one.greeting.get("hostname", one.name)) != one.name else ""),
-            ", ".join(map(str, one.tasks)),
+            fold(map(str, one.tasks)),
             one.greeting.get("system") or "not known",
             one.greeting.get("python", ""),
             hardware(one),
@@ -214,7 +271,14 @@ def hardware(host: HostFacts) -> str:
 
 
 def settings_rows(found: Configuration) -> list[list[str]]:
-    return [[one.key, one.value, "--set" if one.is_set else ""] for one in found.settings]
+    rows = [[one.key, one.value, "--set" if one.is_set else ""] for one in found.settings]
+    return [row[: len(settings_columns(found))] for row in rows]
+
+
+def settings_columns(found: Configuration) -> dict[str, str]:
+    """The heading of each column and its kind."""
+    given = {"from": "nowrap"} if any(one.is_set for one in found.settings) else {}
+    return {"key": "", "value": "wide", **given}
 
 
 MOST_DIFFERENCES = 10
@@ -264,10 +328,14 @@ def of_what(report: Report) -> str:
 FUNCTIONS = {
     "checkpoint_problems": checkpoint_problems,
     "checkpoint_rows": checkpoint_rows,
+    "columns_of": columns_of,
     "comparison_rows": lambda found: [[name, *values] for name, values in comparison_rows(found)],
-    "curves": drawings,
-    "event_line": event_line,
+    "brief": brief,
+    "curves": figures,
+    "event_lines": event_lines,
+    "excerpt": excerpt,
     "facts": facts,
+    "failure_of": failure_of,
     "goodput": goodput,
     "of_what": of_what,
     "gpus": gpus,
@@ -275,9 +343,12 @@ FUNCTIONS = {
     "reasons": gaps,
     "configuration_notes": configuration_notes,
     "restarts_lines": restarts_lines,
+    "same_everywhere": same_everywhere,
+    "settings_columns": settings_columns,
     "settings_rows": settings_rows,
+    "snapshot_text": snapshot_text,
     "spent": _spent,
-    "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
+    "tags_of_runs": lambda found: figures.tags_of_runs(_series_of(found)),
     "tasks": drawings,
     "version": __version__,
     "warnings": warnings,

@@ -1,15 +1,14 @@
-"""Drawings of pages: HTML from templates, scalars over their steps, and tasks over time.
+"""Drawings of pages: HTML from templates, and tasks over time.
 
 Values in templates are text, and escaped: nothing that a host sends can become a tag. Texts are masked once more,
-because the agent of an older run may have masked less than the current one. A report has a figure for each tag, with a
-curve for each directory that has it; a lane for each task, and the same as a table.
+because the agent of an older run may have masked less than the current one. A report has a lane
+for each task, and the same as a table.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,129 +19,52 @@ from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.dataclass import dataclass
 from dtctl.model import TaskState, grouped
-from dtctl.render.format import count, duration, local_time, share
+from dtctl.render.format import count, duration, fold, local_time, summarize_hosts
 from dtctl.render.terminal.safe import lines_of, one_line
-from dtctl.rooms.metrics.operation import Series
-from dtctl.rooms.metrics.screen import names, sparkline
 from dtctl.rooms.pages.report import Report
-from dtctl.rooms.pages.report.timeline import Attempt, Bar, TaskLine, Timeline, by_trouble
+from dtctl.rooms.pages.report.timeline import Attempt, Bar, TaskLine, Timeline, by_trouble, is_calm
+from dtctl.rooms.pages.report_page.axes import time_axis
 
-MOST_FIGURES = 40
-MOST_CURVES = 6
-CURVE_WIDTH = 24
-
-_FIRST = ("loss", "steps/s", "global_step/sec")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """The curves of one tag. `lines`: each point between 0 and 1 in both directions; `texts`: each of them as text."""
-
-    tag: str
-    lines: Sequence[Sequence[tuple[float, float | None]]]
-    labels: Sequence[str]
-    texts: Sequence[str]
-    steps: tuple[int, int]
-    ends: Sequence[str]
-    """The greatest and the least of its numbers."""
-
-    @property
-    def described(self) -> str:
-        return "; ".join(self.labelled) if len(self.texts) > 1 else self.texts[0]
-
-    @property
-    def labelled(self) -> list[str]:
-        return [f"{label}: {text}" for label, text in zip(self.labels, self.texts, strict=True)]
-
-
-def figures(by_tag: Mapping[str, Sequence[Series]]) -> list[Figure]:
-    return [_figure(name, several[:MOST_CURVES]) for name, several in list(by_tag.items())[:MOST_FIGURES]]
-
-
-def tags(report: Report) -> dict[str, list[Series]]:
-    """The series of each tag that has a point, in the order to show them."""
-    return _by_tag([*report.scalars.series, *report.rates])
-
-
-def tags_of_runs(runs: Mapping[str, Iterable[Series]]) -> dict[str, list[Series]]:
-    """The same for several runs, with a series for each run that has the tag."""
-    return _by_tag(
-        dataclasses.replace(one, name=run if one.name in (".", "train") else f"{run} {one.name}")
-        for run, series in runs.items()
-        for one in series
-    )
-
-
-def _by_tag(series: Iterable[Series]) -> dict[str, list[Series]]:
-    """The series by tag, losses and rates first."""
-    found = grouped((one.tag, one) for one in series if one.points)
-    return dict(sorted(found.items(), key=lambda item: (_place(item[0]), item[0])))
-
-
-def curve_rows(report: Report) -> list[list[str]]:
-    """The tag, directory, curve in one line, and description of each series."""
-    rows = [
-        [tag, label, sparkline([point.value for point in one.points], CURVE_WIDTH), as_text(one)]
-        for tag, several in tags(report).items()
-        for label, one in zip(names(several), several, strict=True)
-    ]
-    return rows[:MOST_FIGURES]
-
-
-def as_text(series: Series) -> str:
-    """A series as text: from 2.31 at step 0 to 0.041 at step 2000, at least 0.039, at most 2.31"""
-    first, last = series.points[0], series.points[-1]
-    text = f"from {number(first.value)} at step {first.step} to {number(last.value)} at step {last.step}"
-    values = [point.value for point in series.points if math.isfinite(point.value)]
-    least = series.least if series.least is not None else min(values, default=None)
-    most = series.most if series.most is not None else max(values, default=None)
-    if least is None or most is None:
-        return f"{text}, with no finite number among its values"
-    return f"{text}, at least {number(least)}, at most {number(most)}"
-
-
-def number(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _figure(name: str, shown: Sequence[Series]) -> Figure:
-    points = [point for one in shown for point in one.points]
-    values = [point.value for point in points if math.isfinite(point.value)]
-    low, high = (min(values), max(values)) if values else (0.0, 0.0)
-    first, last = min(point.step for point in points), max(point.step for point in points)
-    lines = [
-        [(scaled(point.step, first, last) or 0.0, scaled(point.value, low, high)) for point in one.points]
-        for one in shown
-    ]
-    ends = [number(high), number(low)] if values else []
-    return Figure(name, lines, names(shown), [as_text(one) for one in shown], (first, last), ends)
-
-
-def searched(report: Report) -> str:
-    """The directories in which event files were searched for."""
-    return ", ".join(sorted({path for answer in report.scalars.answers.values() for path in answer["dirs"]})[:5])
-
-
-def _place(name: str) -> int:
-    if name in _FIRST:
-        return _FIRST.index(name)
-    return len(_FIRST) if "loss" in name.lower() else len(_FIRST) + 1
-
-
-MOST_LANES = 100
+MOST_LANES = 24
+"""Of more tasks, those of a job that have run without a restart share a lane."""
 MOST_ROWS = 500
+_MOST_MARKS = 100
+"""The most marks that have room beside each other."""
 _STATES = ("starting", "running", "backoff", "pending", "stalled", "succeeded", "failed", "stopped", "lost")
 
 
-def lanes(report: Report) -> Sequence[TaskLine]:
-    """The tasks with a lane; of many tasks, those that were restarted or have failed come first."""
+@dataclass(frozen=True)
+class Lane:
+    """Tasks that are drawn as one line: the first of them stands for all."""
+
+    tasks: str
+    hosts: str
+    line: TaskLine
+    count: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.tasks} on {self.hosts}"
+
+
+def lanes(report: Report) -> list[Lane]:
+    """The tasks in their order; of many tasks those that were restarted or have failed first, and the others by job."""
     every = report.timeline.tasks
-    return every if len(every) <= MOST_LANES else by_trouble(every, report.status.record.lead)[:MOST_LANES]
+    if len(every) <= MOST_LANES:
+        return [_lane([line]) for line in every]
+    troubled = [line for line in by_trouble(every, report.status.record.lead) if not is_calm(line)][:MOST_LANES]
+    calm = grouped(((line.task.job, line.state), line) for line in every if is_calm(line))
+    return [*map(_lane, ([line] for line in troubled)), *map(_lane, calm.values())]
 
 
-def states(lines: Iterable[TaskLine]) -> list[str]:
+def _lane(lines: Sequence[TaskLine]) -> Lane:
+    hosts = summarize_hosts(dict.fromkeys(line.host for line in lines))
+    return Lane(fold(str(line.task) for line in lines), hosts, lines[0], len(lines))
+
+
+def states(lines: Iterable[Lane]) -> list[str]:
     """The states that occur, in the order of a legend."""
-    there = {bar.state.value for one in lines for attempt in one.attempts for bar in attempt.bars}
+    there = {bar.state.value for one in lines for attempt in one.line.attempts for bar in attempt.bars}
     return [state for state in _STATES if state in there]
 
 
@@ -155,20 +77,36 @@ def bars(line: TaskLine, whole: Timeline) -> list[tuple[str, float, float, str]]
     ]
 
 
-def axis(whole: Timeline) -> list[str]:
+def axis(whole: Timeline) -> list[tuple[float, str]]:
+    """The place of each tick of the time axis from 0 to 1, and its text."""
     form = "%H:%M:%S" if whole.end - whole.begin < 86400 else "%m-%d %H:%M"
-    return [local_time(at, form) for at in (whole.begin, (whole.begin + whole.end) / 2, whole.end)]
+    axis = time_axis(whole.begin, whole.end, time.localtime(whole.end).tm_gmtoff)
+    return [(axis.place(at) or 0.0, local_time(at, form)) for at in axis.ticks]
+
+
+def restart_marks(lines: Iterable[Lane], whole: Timeline) -> list[tuple[float, str]]:
+    """The place of each restart on the time axis, with a text for the pointer; restarts at one moment share a mark."""
+    span = max(whole.end - whole.begin, 1e-9)
+    begun = sorted((one.begin, str(lane.line.task)) for lane in lines for one in lane.line.attempts if one.number > 1)
+    marks: list[tuple[float, list[str]]] = []
+    for at, task in begun:
+        if not marks or at - marks[-1][0] > span / _MOST_MARKS:
+            marks.append((at, []))
+        marks[-1][1].append(task)
+    return [
+        ((at - whole.begin) / span, f"{local_time(at, '%H:%M:%S')}: {fold(tasks)} restarted") for at, tasks in marks
+    ]
 
 
 def attempts(report: Report) -> list[list[str]]:
     """The lanes as text."""
     return [
         [
-            *(str(line.task), line.host, str(attempt.number), local_time(attempt.begin), duration(_ran(attempt))),
-            *(colored(state(line, attempt), attempt.state.value), sentence(attempt.why)),
+            *(lane.tasks, lane.hosts, str(attempt.number), local_time(attempt.begin), duration(_ran(attempt))),
+            *(colored(state(lane.line, attempt), attempt.state.value), sentence(attempt.why)),
         ]
-        for line in report.timeline.tasks
-        for attempt in line.attempts
+        for lane in lanes(report)
+        for attempt in lane.line.attempts
     ]
 
 
@@ -220,7 +158,16 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(across=across, count=count, key=key, path=path, preformatted=preformatted, sentence=sentence)
+    made.globals.update(
+        across=across,
+        count=count,
+        percent=percent,
+        upward=upward,
+        key=key,
+        path=path,
+        preformatted=preformatted,
+        sentence=sentence,
+    )
     return made
 
 
@@ -251,6 +198,7 @@ def colored(text: str, state: str) -> Markup:
 
 
 WIDTH, HEIGHT = 1000.0, 100.0
+_MARGIN = 0.04
 _THINNEST = 1.5
 """The least width of a visible bar."""
 
@@ -262,11 +210,14 @@ def across(begin: float, end: float) -> tuple[Markup, Markup, bool]:
     return _number(min(x, WIDTH - width)), _number(width), width > 8
 
 
-def scaled(value: float, low: float, high: float) -> float | None:
-    """The position of a number between two others; None if it is not finite."""
-    if not math.isfinite(value):
-        return None
-    return min(1.0, max(0.0, share(value, low, high, 0.5)))
+def percent(place: float) -> Markup:
+    """A place from 0 to 1 along a side of a drawing."""
+    return Markup(f"{_number(100 * place)}%")
+
+
+def upward(place: float, whole: float = HEIGHT) -> Markup:
+    """The distance from the top of a drawing: there is room above and below its lines."""
+    return _number(whole * (1 - _MARGIN - (1 - 2 * _MARGIN) * place))
 
 
 def path(points: Sequence[tuple[float, float | None]]) -> Markup:
@@ -277,7 +228,7 @@ def path(points: Sequence[tuple[float, float | None]]) -> Markup:
         if y is None:
             pen = False
             continue
-        place = f"{_number(x * WIDTH)} {_number(HEIGHT * (0.96 - 0.92 * y))}"
+        place = f"{_number(x * WIDTH)} {upward(y)}"
         words.append(f"L{place}" if pen else f"M{place}L{place}")
         pen = True
     return Markup("".join(words))

@@ -16,6 +16,7 @@ from dtctl.agent.checkpoints import formats, keras, orbax, reading
 from dtctl.agent.checkpoints.state_file import restored_name, with_newest
 from dtctl.agent.checkpoints.trees import Tree
 from dtctl.agent.host.budget import Budget, Spent
+from tests.checkpoint_files import orbaxes
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -165,11 +166,14 @@ ENDED = {"item_handlers": {"default": "StandardCheckpointHandler"}, "commit_time
 BEGUN = {**ENDED, "commit_timestamp_nsecs": None}
 
 
+ARRAYS = {path.removeprefix("500/"): content for path, content in orbaxes().items() if path.startswith("500/default/")}
+
+
 def saved(place: Path, metadata: object = ENDED, *, committed: bool = True) -> Path:
     """As orbax-checkpoint 0.12 lays it out."""
     (place / "default" / "d").mkdir(parents=True)
-    (place / "default" / "manifest.ocdbt").write_bytes(b"m" * 100)
-    (place / "default" / "d" / "d6c1e93b").write_bytes(b"d" * 900)
+    for path, content in ARRAYS.items():
+        (place / path).write_bytes(content)
     if metadata is not None:
         (place / "_CHECKPOINT_METADATA").write_text(metadata if isinstance(metadata, str) else json.dumps(metadata))
     if committed:
@@ -190,7 +194,7 @@ def test_saves_of_a_manager_are_found_newest_first(tmp_path: Path) -> None:
     assert saves(tmp_path) == [("200", 200, True, "orbax"), ("100", 100, True, "orbax")]
     (report,) = reading.report([str(tmp_path)])
     assert report["newest_complete"] is not None
-    assert report["newest_complete"]["size_bytes"] == 1000 + len(json.dumps(ENDED))
+    assert report["newest_complete"]["size_bytes"] == sum(map(len, ARRAYS.values())) + len(json.dumps(ENDED))
     newest = reading.newest([str(tmp_path)])
     assert newest is not None
     assert newest["step"] == 200

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.checkpoints import formats, reading, torch_files, verifying
+from dtctl.agent.checkpoints.repair import repair_directory
 from dtctl.agent.checkpoints.torch_files import step_in
 from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
@@ -28,7 +29,7 @@ LAST_WRITTEN = {
     "accelerate": "step_500/random_states_0.pkl",
     "dcp": "step-500/.metadata",
 }
-NOT_JUDGED = (".json", ".metadata", "latest")
+NOT_JUDGED = (".json", "latest")
 """Files whose end nothing tells."""
 
 
@@ -59,7 +60,7 @@ def test_a_whole_one_is_listed_with_its_step_and_is_sound(name: str, tmp_path: P
     assert one["size_bytes"] == sum(len(content) for path, content in files.items() if path.startswith(prefix))
     verdict = verified(tmp_path, one)
     assert verdict.problems == []
-    assert bool(verdict.unread) == any(path.endswith((".safetensors", ".params")) for path in files)
+    assert bool(verdict.unread) == any(path.endswith((".safetensors", ".params", ".ocdbt", ".cfg")) for path in files)
     assert verdict.read_bytes == one["size_bytes"]
 
 
@@ -71,7 +72,7 @@ def test_each_lies_one_directory_down_as_well(name: str, tmp_path: Path) -> None
     assert (one["prefix"], one["kind"], one["step"], one["complete"]) == (f"run/{prefix}", kind, step, True)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [name for name in WHOLE if name not in ("orbax", "spacy")])
 def test_no_file_that_is_cut_at_any_length_is_taken_for_whole(name: str, tmp_path: Path) -> None:
     files, kind, prefix, _ = WHOLE[name]
     write(tmp_path, files)
@@ -139,9 +140,28 @@ def test_a_directory_of_another_program_with_metadata_is_none(tmp_path: Path) ->
     write(tmp_path, {"maps/.metadata": b"x" * 9999, "notes/.metadata": b"", "all/a.distcp": torch_file()})
     write(tmp_path, {"maps/model.pt": torch_file()})
     assert only(tmp_path)["prefix"] == "maps/model.pt"
-    begun = b"\x80\x04\x95)\x04\0\0\0\0\0\0\x8c%torch.distributed.checkpoint.metadata\x94"
-    write(tmp_path, {"a/.metadata": begun + b"\x8c\x0c__0_0.distcp\x94."})
+    frame = b"\x8c%torch.distributed.checkpoint.metadata\x94\x8c\x0c__0_0.distcp\x94."
+    write(tmp_path, {"a/.metadata": b"\x80\x04\x95" + struct.pack("<Q", len(frame)) + frame})
     assert [one["problem"] for one in look(tmp_path)["incomplete"]] == ["__0_0.distcp is missing"]
+
+
+@pytest.mark.parametrize(
+    ("files", "empty", "kind"),
+    [
+        (checkpoint_files.accelerates("step_500"), "step_600", "accelerate"),
+        (checkpoint_files.distributed(), "step-600", "dcp"),
+    ],
+)
+def test_an_empty_directory_is_named_since_a_program_would_take_the_largest_number(
+    files: checkpoint_files.Files, empty: str, kind: str, tmp_path: Path
+) -> None:
+    """What a kill at the very beginning of a save leaves."""
+    write(tmp_path, files)
+    (tmp_path / empty).mkdir()
+    [one] = look(tmp_path)["incomplete"]
+    assert (one["prefix"], one["kind"], one["step"]) == (empty, kind, 600)
+    assert repair_directory(str(tmp_path))
+    assert (tmp_path / "damaged" / empty).is_dir()
 
 
 def test_an_empty_directory_is_named_since_the_trainer_would_resume_from_it(tmp_path: Path) -> None:
@@ -361,7 +381,29 @@ def test_every_kind_has_a_row() -> None:
     from dtctl.agent.records.checkpoints import CheckpointKind
 
     assert set(get_args(CheckpointKind)) <= set(formats.BY_KIND)
-    assert {kind for _, kind, _, _ in WHOLE.values()} | {"tensorflow", "keras", "orbax"} == set(formats.BY_KIND)
+    assert {kind for _, kind, _, _ in WHOLE.values()} | {"tensorflow", "keras"} == set(formats.BY_KIND)
+
+
+@pytest.mark.parametrize("path", ["default/manifest.ocdbt", "default/d/0a1b2c3d", "_CHECKPOINT_METADATA"])
+def test_a_file_of_orbax_that_is_cut_at_any_length_is_damaged(path: str, tmp_path: Path) -> None:
+    files = checkpoint_files.orbaxes()
+    write(tmp_path, files)
+    whole = only(tmp_path)
+    content = files[f"500/{path}"]
+    for length in range(0, len(content), 7):
+        (tmp_path / "500" / path).write_bytes(content[:length])
+        assert verified(tmp_path, whole).problems, length
+    changed = bytearray(content)
+    changed[-9] ^= 1
+    (tmp_path / "500" / path).write_bytes(bytes(changed))
+    assert bool(verified(tmp_path, whole).problems) == (path != "_CHECKPOINT_METADATA")
+
+
+def test_values_of_orbax_that_look_like_a_node_are_no_damage(tmp_path: Path) -> None:
+    files = dict(checkpoint_files.orbaxes())
+    files["500/default/d/0a1b2c3d"] = b"\x0c\xdb\x20\xde" * 9 + b"\0" * 40 + files["500/default/d/0a1b2c3d"]
+    write(tmp_path, files)
+    assert verified(tmp_path, only(tmp_path)).problems == []
 
 
 SAID = [

@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.coordinate.view import first_view, is_of, take_in_joined
 from dtctl.agent.records.kinds import InvalidValue, made
-from dtctl.agent.records.spec import Moved, hosts_of, kept_by_coordinator
+from dtctl.agent.records.spec import HOLD_S, Moved, hosts_of, kept_by_coordinator
 from dtctl.agent.run import gang
 from tests.reasons import reason_of
 from tests.unit.agent.coordinate.slot_world import SlotWorld
@@ -136,3 +136,18 @@ def test_a_view_from_before_or_after_the_join_is_of_the_run() -> None:
     take_in_joined(old, after)
     assert old["hosts"]["n"]["absent"]
     assert new["hosts"]["n"]["absent"]
+
+
+def test_a_host_away_during_the_join_holds_its_tasks_before_another_starts_them() -> None:
+    """It began without spares, so it does not know when it would be replaced, and ends nothing by itself."""
+    world = running(recovery={"replace_s": None}, hold_s=HOLD_S)
+    world.cut.add("e")
+    world.run_for(5.0)
+    joined(world)
+    while "n" not in world.running_on("worker:1"):
+        world.tick()
+        assert world.now < 200.0, world.events
+    assert world.fences["e"].grace_s(world.now) is None
+    assert world.fences["e"].holds(world.now), "what runs on e is stopped"
+    world.cut.discard("e")
+    world.until(lambda: world.running_on("worker:1") == ["n"] and ready(world), 60.0)

@@ -114,10 +114,9 @@ def table(*tasks: Any) -> Table:
     return Table(run_status(*tasks or TASKS))
 
 
-def test_the_screen_shows_outcome_problems_and_tasks() -> None:
+def test_the_screen_shows_outcome_and_tasks() -> None:
     async def refresh(app: Table, _: Pilot[Any]) -> None:
         assert app.lines("top")[0].startswith("digits-1: Running")
-        assert any("worker:2 on host-2 has ended (OOM: killed)" in line for line in app.lines("top"))
         assert [line.split()[0] for line in app.lines("rows")] == ["ps:0", "worker:0", "worker:1", "worker:2"]
         assert "q quit" in app.lines("keys")[0]
 
@@ -126,7 +125,8 @@ def test_the_screen_shows_outcome_problems_and_tasks() -> None:
 
 def test_new_rows_are_shown_and_the_chosen_task_stays_chosen() -> None:
     async def refresh(app: Table, pilot: Pilot[Any]) -> None:
-        await pilot.press("down", "down")
+        assert app.chosen == "worker:2", "the lead, whose log is of interest first"
+        await pilot.press("up")
         assert app.chosen == "worker:1"
         app.run_told.put(run_status(training("evaluator:0"), *TASKS))
         await until(pilot, lambda: len(app.lines("rows")) == 5)
@@ -191,7 +191,7 @@ def test_a_log_is_opened_followed_and_left() -> None:
         return log_lines_of("worker:0", text, attempt=attempt)
 
     async def read(app: Table, pilot: Pilot[Any]) -> None:
-        await pilot.press("down", "enter")
+        await pilot.press("up", "up", "enter")
         assert app.opened == [TaskId("worker", 0)]
         app.log_told.put(log(b"".join(b"step %d\n" % number for number in range(100))))
         app.log_told.put(log(b"again\tit runs\n", attempt=2))
@@ -286,7 +286,7 @@ def test_a_loss_from_event_files_is_drawn() -> None:
     loss = ScriptedFeed(Series("loss", "train", "a", "/out", points, 50), AgentError("no_run", "gone"))
 
     async def refresh(app: Table, pilot: Pilot[Any]) -> None:
-        await until(pilot, lambda: app.lines("top")[1].startswith("loss 0.02"))
+        await until(pilot, lambda: app.lines("top")[1].startswith("loss ") and "└" in "".join(app.lines("top")))
 
     typed(Table(run_status(*TASKS), loss=loss), refresh)
 

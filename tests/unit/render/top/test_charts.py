@@ -10,9 +10,10 @@ import pytest
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Feed
 from dtctl.rooms.metrics.operation import Point
-from dtctl.rooms.top.charts import charts
+from dtctl.rooms.top.charts import Series, charts
 from dtctl.rooms.top.model import Choice, Histories, Line
 from dtctl.rooms.top.page import page, wrapped
+from dtctl.rooms.top.screens import LogText
 from dtctl.rooms.top.tail import SETTLED_S, Tail
 from tests.unit.render.top.runs import joined, snapshot, task, training
 from tests.unit.tasks import log_lines_of
@@ -22,16 +23,31 @@ POINTS = [Point(step, 10.0 * step, 5.0 / (step + 1)) for step in range(100)]
 
 
 def test_charts_stand_beside_each_other_with_their_axes() -> None:
-    lines = [joined(line) for line in charts([("loss", LOSS), ("steps/s", LOSS)], 79, 10)]
+    lines = [joined(line) for line in charts([Series("loss", LOSS, "0.04"), Series("steps/s", LOSS)], 79, 10)]
     assert len(lines) == 10
-    assert lines[0].startswith("loss 0.05")
-    assert "steps/s 0.05" in lines[0]
+    assert lines[0].split() == ["loss", "0.04", "steps/s"], "the figures of the whole screen, or none"
     assert "└" in lines[8]
     assert lines[9].split() == ["0", "99", "0", "99"]
     assert max(map(len, lines)) <= 79
-    assert charts([("loss", LOSS)], 79, 7) == []
-    assert charts([("loss", LOSS[:1])], 79, 10) == []
-    assert all(line.isascii() for line in map(joined, charts([("loss", LOSS)], 79, 10, fine=False)))
+    assert charts([Series("loss", LOSS)], 79, 7) == []
+    assert charts([Series("loss", LOSS[:1])], 79, 10) == []
+    assert all(line.isascii() for line in map(joined, charts([Series("loss", LOSS)], 79, 10, fine=False)))
+
+
+def test_a_loss_over_three_decades_is_drawn_on_a_log_scale() -> None:
+    falling = [(float(step), 10.0 ** (-step / 20)) for step in range(100)]
+    lines = [joined(line) for line in charts([Series("loss", falling), Series("steps/s", falling)], 79, 10)]
+    assert lines[0].split() == ["loss", "log", "scale", "steps/s"], "a rate is compared with 0"
+    assert "log scale" not in joined(charts([Series("loss", LOSS)], 79, 10)[0])
+
+
+def test_the_figures_of_charts_are_those_of_the_first_line() -> None:
+    found = snapshot(training("worker:0", 100, rate=12.5, loss="0.25"))
+    top = [joined(line) for line in page(found, Histories(), POINTS, Choice(), (99, 29)).top]
+    assert "loss 0.25" in top[0]
+    title = next(line for line in top[1:] if line.startswith("loss"))
+    assert title.split()[:2] == ["loss", "0.25"]
+    assert title.split()[-2:] == ["steps/s", "12.5"]
 
 
 @pytest.mark.parametrize("size", [(79, 23), (99, 29), (139, 39), (199, 49)])
@@ -90,6 +106,15 @@ def test_the_end_of_the_chosen_log_is_shown_once_the_choice_is_settled() -> None
     tail.poll(record, None, 9.0)  # type: ignore[arg-type]
     assert opened[0][1].closed
     assert tail.lines(3) == []
+
+
+def test_the_start_of_tensorflow_is_left_out_of_the_end_of_a_log() -> None:
+    noise = b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+    text = LogText()
+    text.receive(log_lines_of("worker:0", noise + b"step 1\n" + noise + b"step 2\n"))
+    folded, *rest = map(joined, text.lines)
+    assert "--raw" in folded
+    assert rest == ["step 1", "step 2"]
 
 
 def test_the_table_has_processor_and_memory() -> None:

@@ -18,7 +18,7 @@ from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.render.findings import problem_lines
 from dtctl.rooms.metrics.operation import Losses, Point, Series, rates_of
 from dtctl.rooms.top.model import Choice, Histories, History, Snapshot
-from dtctl.rooms.top.page import curves, page, problems, spread, wrapped
+from dtctl.rooms.top.page import curves, page, problems, series_of, spread, wrapped
 from dtctl.rooms.top.table import SORTED_BY, Row, layout, rows
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import incident, record, viewed
@@ -118,13 +118,14 @@ def test_lines_are_broken_at_blanks_and_long_words_anywhere() -> None:
 
 def test_curves_begin_with_top_or_with_the_run_if_there_are_event_files() -> None:
     seen = histories(*(_at(second, 1.0 / second, 10.0 + second) for second in range(1, 10)))
-    assert joined(curves(seen, (), 80)).startswith("loss 1 to 0.111 █")
+    found = snapshot(training("worker:0", loss="0.25", rate=12.5))
+    assert joined(curves(series_of(found, seen, ()), 80)).startswith("loss 0.25 █")
     points = [Point(step, 10.0 * step, 5.0 - step) for step in range(5)]
-    line = joined(curves(seen, points, 80))
-    assert line.startswith("loss 5 to 1 █▇▅▃▁")
-    assert "rate 0.1 to 0.1" in line
-    assert curves(Histories(), (), 80) == []
-    assert curves(seen, (), 10) == []
+    line = joined(curves(series_of(found, seen, points), 80))
+    assert line.startswith("loss 0.25 █▇▅▃▁")
+    assert "steps/s 12.5 ████" in line
+    assert curves(series_of(found, Histories(), ()), 80) == []
+    assert curves(series_of(found, seen, ()), 10) == []
 
 
 def _at(second: float, loss: float, rate: float) -> RunStatus:
