@@ -107,8 +107,10 @@ ROOMS: Mapping[str, Room] = {
         source="operation.from_source",
         needs=("init",),
     ),
+    "kubectl": Room(transport="transport.KubectlTransport"),
     "export": Room(
-        {"export": Command("Cluster file", "FILE", "Write the cluster as a JobSet, a TFJob or a Slurm batch file")}
+        {"export": Command("Cluster file", "FILE", "Write the cluster as a JobSet, a TFJob or a Slurm batch file")},
+        needs=("kubectl",),
     ),
     "slurm": Room(transport="transport.transport_of", engine="engine.ENGINE"),
 }

@@ -314,7 +314,7 @@ def test_every_writer_on_the_controller_is_a_folder() -> None:
     found: dict[str, list[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
-        if not name.startswith(("agent/", "folder.py", "trainer.py")):
+        if not name.startswith(("agent/", "folder.py", "trainer.py", "rooms/kubectl/holder.py")):  # the last: in pods
             calls = [call for call in written(ast.parse(path.read_text())) if (name, call) not in ALLOWED]
             found |= {name: calls} if calls else {}
     assert found == {}

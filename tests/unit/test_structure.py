@@ -404,6 +404,7 @@ STARTS = {
     "dtctl.bundle.ignore": "git, for a setting of the user's own",
     "dtctl.rooms.execute.command": "ssh, or the words that were typed",
     "dtctl.operations.hooks": "what the user has allowed",
+    "dtctl.rooms.kubectl.holder": "the agent, in a pod",
     "dtctl.rooms.tensorboard.local": "TensorBoard of this machine",
     "dtctl.rooms.slurm.holder": "the agent, on a node of a job",
     "dtctl.rooms.slurm.job": "srun, and dtctl itself, on the first node of a job",

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import yaml
 
+from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 from dtctl.folder import Folder
+from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.export import kubernetes, slurm
 from dtctl.rooms.export.dockerfile import dockerfile
 from dtctl.rooms.export.kubernetes import Exported
@@ -52,10 +54,36 @@ def export(cluster: Cluster, target: str, code_id: str, image: str | None) -> Ex
     return Export(target, "\n".join([*_header(cluster, target, warnings), "---\n".join(documents)]), warnings, name)
 
 
-def write(text: str, file: Path) -> None:
-    """Writes a new file. Raises UsageError if it exists, or cannot be written."""
+def export_with_agent(
+    cluster: Cluster, bundle: Bundle, image: str | None, environ: Mapping[str, str], namespace: str | None
+) -> tuple[Export, RunRecord]:
+    """A JobSet whose pods run agents, with keys of the run, and the run's record. Raises PreflightError."""
+    from dtctl.rooms.export.agents import with_agents  # imported late: rarely needed
+
+    name = image or f"registry.example.com/{fitting(cluster.name)}:{bundle.code_id[:12]}"
+    made = with_agents(cluster, name, bundle, environ, namespace)
+    warnings = made.warnings
+    if cluster.trainer.secrets:
+        names = ", ".join(cluster.trainer.secrets)
+        warnings += (f"secrets: the values of {names} are not written here (Secret {fitting(cluster.name)}-secrets)",)
+    if image is None:
+        warnings += (f"image: push yours as {name}, or name another with --image",)
+    documents = [yaml.safe_dump(one, sort_keys=False, width=1000) for one in made.manifests]
+    header = [
+        f"# Written by dtctl export jobset --with-agent from {cluster.file.name}. It has keys of {made.record.run}.",
+        "# What is not as over SSH:",
+        *(f"#   {_one_line(text)}" for text in warnings),
+    ]
+    return Export("jobset", "\n".join([*header, "---\n".join(documents)]), warnings, name), made.record
+
+
+def write(text: str, file: Path, *, is_private: bool = False) -> None:
+    """Writes a new file; a private one is for this user alone. Raises UsageError if it exists, or cannot be written."""
     try:
-        with Folder(file.parent, file.parent, make=0o777) as folder, folder.new(file.name, 0o666) as opened:
+        with (
+            Folder(file.parent, file.parent, make=0o777) as folder,
+            folder.new(file.name, 0o600 if is_private else 0o666) as opened,
+        ):
             opened.write(text.encode())
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}", hint="name a file that does not exist") from error

@@ -141,8 +141,8 @@ class _Reader:
                 self.notes.append(Note("a second container", self.place(*where, index)))
         image = self.text(*own, "image")
         if image:
-            said = "{container: " + scalar(image) + "}"
-            if self.trainer.setdefault("environment", (said, self.place(*own, "image")))[0] != said:
+            container = "{container: " + scalar(image) + "}"
+            if self.trainer.setdefault("environment", (container, self.place(*own, "image")))[0] != container:
                 self.notes.append(Note(f"the image {image}: all jobs have one environment", self.place(*own, "image")))
         for key in ("workingDir", "envFrom"):
             if self.at(*own, key) is not None:
