@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 STATE = "trainer_state.json"
 
 _NAME = r"checkpoint-([0-9]{1,15})\Z"
-_TRAINERS = r"(?s)(?:trainer_state\.json|training_args\.bin|rng_state.*\.pth|optimizer\.pt|scheduler\.pt)\Z"
+_TRAINERS = (
+    r"(?s)(?:trainer_state\.json|(?:adapter_|generation_)?config\.json|training_args\.bin|rng_state.*\.pth|optimizer\.pt"
+    r"|scheduler\.pt)\Z"
+)
 _MODEL = r"(?s)(?:model|adapter_model|pytorch_model)(?:[-_.].*)?\.(?:safetensors|bin|pt|distcp)\Z"
 _ANY_MODEL = (
     r"(?s)(?:(?:.*_)?(?:model|pytorch_model)[-_.].*\.(?:bin|pt)|.*model_states\.pt|.+\.(?:safetensors|distcp))\Z"

@@ -30,6 +30,9 @@ _SHARD_IN_METADATA = rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9_.-]{1,200}\.distcp"
 """It is tried at the beginnings of words alone: otherwise a file of one long word would take minutes."""
 
 
+_OF_SAFETENSORS = r"\.tmp[A-Za-z0-9]{6}\Z"
+"""The name of a file that the library has not finished (its save_file, by the crate tempfile)."""
+
 _FRAME, _STOP = b"\x95", b"."
 _MOST_FRAMES = 10_000
 
@@ -55,7 +58,8 @@ class Names:
         return False
 
     def is_empty(self) -> bool:
-        return not self._first()
+        """Whether nothing is in it, or nothing but what safetensors renames when it has written it."""
+        return all(re.match(_OF_SAFETENSORS, name) for name in self._first())
 
     def _first(self) -> List[str]:
         if self._names is None:

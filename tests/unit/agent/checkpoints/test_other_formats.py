@@ -160,8 +160,20 @@ def test_an_empty_directory_is_named_since_a_program_would_take_the_largest_numb
     (tmp_path / empty).mkdir()
     [one] = look(tmp_path)["incomplete"]
     assert (one["prefix"], one["kind"], one["step"]) == (empty, kind, 600)
+    (tmp_path / empty / ".tmpgReXEF").write_bytes(b"begun by safetensors")
+    [one] = look(tmp_path)["incomplete"]
+    assert (one["prefix"], one["kind"], one["step"]) == (empty, kind, 600)
     assert repair_directory(str(tmp_path))
     assert (tmp_path / "damaged" / empty).is_dir()
+
+
+def test_a_directory_of_the_trainer_with_a_configuration_alone_is_incomplete(tmp_path: Path) -> None:
+    """The configuration is written first, and the Trainer would resume from it."""
+    write(tmp_path, {**checkpoint_files.trainer(400), "checkpoint-500/config.json": b"{}"})
+    write(tmp_path, {"checkpoint-500/.tmpgReXEF": b"begun by safetensors"})
+    [one] = look(tmp_path)["incomplete"]
+    assert (one["prefix"], one["step"]) == ("checkpoint-500", 500)
+    assert repair_directory(str(tmp_path))
 
 
 def test_an_empty_directory_is_named_since_the_trainer_would_resume_from_it(tmp_path: Path) -> None:
