@@ -38,6 +38,9 @@ OPENSSH = "dtctl.transport.ssh.kept:OpensshTransport.of"
 """The transport used for `ssh` if its section has `client: openssh`."""
 
 
+On = Literal["ssh", "slurm"]
+"""Where a run's tasks are: on the machines of the file, or on those that an engine of that name lends to the run."""
+
 HostKeys = Literal["strict", "accept-new"]
 SshClient = Literal["fabric", "openssh"]
 SuccessRule = Literal["lead", "all-workers"]

@@ -149,7 +149,9 @@ class Scope:
             self.file()  # raises, and lists what exists
             raise AssertionError("no file here, and one is found")
         # Without --run, hosts are asked for their current run: another run may have been started since.
-        return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
+        # One whose machines were lent to it is known here: it has them for itself.
+        run = record.run if operations.engines.engine_of_record(record) is not None else None
+        return self._with_own_access(dataclasses.replace(self._followed(record), run=run))
 
     def placed(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The same for commands that ask the hosts of tasks: a spare may have taken the place of one."""

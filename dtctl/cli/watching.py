@@ -91,8 +91,29 @@ def watch(
 ) -> tuple[operations.snapshot.RunStatus, Container[tuple[str, str]]]:
     """Prints events as they come until the run has ended. Returns its end, and the causes of losses that were printed.
 
+    A run that waits for machines is awaited, and so is the one that its job starts when it waits in the queue again.
+
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        record = with_machines(scope, record, deadline)
+        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        found = _watch(scope, record, wanted, printer, timeout_s=left_s, started=started, fresh=fresh)
+        if scope.run is not None or not operations.waiting.is_queued_again(found[0]):
+            return found
+
+
+def _watch(
+    scope: Scope,
+    record: RunRecord,
+    wanted: LogRequest,
+    printer: LogPrinter | None,
+    *,
+    timeout_s: float | None,
+    started: Cluster | None,
+    fresh: bool,
+) -> tuple[operations.snapshot.RunStatus, Container[tuple[str, str]]]:
     from dtctl.agent.run.run_events import events_of
 
     directory = record.file.parent if record.file else Path()
@@ -127,6 +148,36 @@ def watch(
             errors.note("the timeout has expired; the run continues")
             raise typer.Exit(ExitCode.TIMEOUT) from None
     raise AssertionError("following ends with Ended")
+
+
+QUEUE_LOOK_S = 2.0
+"""The interval at which a command that waits for machines asks their engine."""
+
+
+def with_machines(scope: Scope, record: RunRecord, deadline: float | None = None) -> RunRecord:
+    """The run as it is written down when an engine has lent it machines; others are returned as they are.
+
+    `deadline`: on the monotonic clock; the command ends then.
+    """
+    shown = ""
+    with scope.detached("dtctl status    shows its place in the queue", "dtctl stop      takes it out"):
+        while (held := operations.engines.allocation_of(record)) is not None:
+            if not operations.waiting.has_no_machines(record, held):
+                break
+            line = render.allocation.line(dataclasses.replace(held, left_s=None))
+            if held.phase == "ended":
+                raise DtctlError(f"run {record.run or record.cluster} has not started", detail=line)
+            if line != shown:
+                errors.note(f"{record.run or record.cluster}: {line}")
+            shown = line
+            if deadline is not None and time.monotonic() > deadline:
+                errors.note("the timeout has expired; the run waits on")
+                raise typer.Exit(ExitCode.TIMEOUT)
+            time.sleep(QUEUE_LOOK_S)
+            newer = scope.memory.newest_of(record.file) if record.file and scope.run is None else None
+            newer = newer or (scope.memory.load(record.run) if record.run else None)
+            record = newer or record
+    return record
 
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:

@@ -25,6 +25,7 @@ from dtctl.model import (
     Dialect,
     EnvironmentKind,
     Host,
+    On,
     Reach,
     RebootRule,
     RecoveryMode,
@@ -298,9 +299,39 @@ class JobKeys(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slurm(Section):
+    """The batch job of `on: slurm` ([outgrow.md](outgrow.md)). Each host with a task, and each of `spares`, is one of
+    its nodes, in the order of `hosts`."""
+
+    where: ClassVar[str] = "slurm"
+
+    partition: v.Text | None = key(None, "gpu")
+    """`--partition`"""
+    account: v.Text | None = key(None, "team")
+    """`--account`"""
+    time_s: v.PositiveDuration | None = key(None, "12h")
+    """`--time`; if left out, `active_deadline`, or else the limit of the partition"""
+    gres: v.Text | None = key(None, "gpu:2")
+    """`--gres` of each node; if left out, as many GPUs as the host with the most `gpus` has"""
+    constraint: v.Text | None = key(None, "ib")
+    """`--constraint`"""
+    cpus: v.PositiveCount | None = key(None, "8")
+    """CPUs of each node; if left out, one for each task of the host with the most tasks"""
+    requeue: bool = key(False, "true")
+    """the job waits in the queue again when its time is up, when it is preempted and when its first node fails, and
+    continues from the newest checkpoint"""
+    words: v.Options = key((), "[--mem=16G, --exclusive]")
+    """further options for `sbatch`, each in one word; they stand over those above"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings(Section):
     """Settings of the whole run."""
 
+    on: On = key("ssh", "slurm", later=True)
+    """where the tasks run: on `hosts`, over SSH, or in a batch job of Slurm; `dtctl up --on` overrides it"""
+    slurm: Slurm = key(Slurm(), later=True)
+    """the batch job"""
     tf_config: TfConfig = key(TfConfig())
     """what `TF_CONFIG` holds"""
     strategy: DeclaredStrategy = key("auto", "ps-strategy")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from dtctl.config import values as v
-from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
+from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, Slurm, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
 from dtctl.dataclass import dataclass
 from dtctl.model import Dialect, HostKeys, SshClient, SshSettings
@@ -261,6 +261,7 @@ SECTIONS: tuple[type[Section], ...] = (
     LogsEntry,
     CoordinatorEntry,
     Hook,
+    Slurm,
 )
 
 

@@ -223,6 +223,14 @@ ExitCodes = Annotated[tuple[int, ...], ListOf(_EXIT_CODE)]
 _WORD = Kind(_SINGLE, written, _ANY_SCALAR)
 _WORDS = "one or more words: a list, or text that is split as a shell would split it"
 Arguments = Annotated[tuple[str, ...], ListOf(_WORD, _WORDS, shlex.split)]
+Options = Annotated[
+    tuple[str, ...],
+    ListOf(
+        text("an option in one word, as --mem=16G", r"-[^\0\n]+"),
+        "options, each in one word, as [--mem=16G]: a list, or text that is split as a shell would split it",
+        shlex.split,
+    ),
+]
 Template = Annotated[tuple[str, ...], ListOf(_WORD, _WORDS, _split_template)]
 Platform = Annotated[
     tuple[str, ...],

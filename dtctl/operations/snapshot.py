@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.agent.records.whole_run import Condition, Contact, GoneHost, Incident, RunView
+    from dtctl.operations.engines import Allocation
     from dtctl.operations.run_record import RunRecord
 
 
@@ -374,6 +375,8 @@ class RunStatus:
     """How busy hosts are, if their agents have reported it."""
     not_started: DtctlError | None = None
     """Why `up` started nothing of it. No host knows such a run."""
+    allocation: Allocation | None = None
+    """The machines that an engine lends to it; None on those of a file."""
 
     @property
     def began(self) -> float:

@@ -15,16 +15,28 @@ from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client import ask_hosts, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
+from dtctl.operations.engines import allocation_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict, seen_now
+from dtctl.operations.waiting import has_no_machines, status_of_waiting
 from dtctl.transport.seam import Transport
 
 
 def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None = None) -> RunStatus:
     """The status, over one connection if the coordinator answers; `away`: its host has just failed.
 
-    Raises DtctlError only for an answer that no other host can replace.
+    Raises DtctlError only for an answer that no other host can replace, and where an engine cannot be asked for the
+    run's machines.
     """
+    allocation = allocation_of(record)
+    if allocation is None:
+        return _status(record, transport, away)
+    if has_no_machines(record, allocation):
+        return status_of_waiting(record, allocation)
+    return dataclasses.replace(_status(record, transport, away), allocation=allocation)
+
+
+def _status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None) -> RunStatus:
     try:
         known, answer, own = ask_about(
             record, transport, lambda asked, _: request_of_status(asked), away=away, reads=True
@@ -40,7 +52,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
         every = status_of_hosts(asked, transport)
         newer = dataclasses.replace(every.record, hosts={**every.record.hosts, **_known_routes(found.record, every)})
         if newer.created > found.record.created or newer.coordinator != found.record.coordinator:
-            return status(newer, transport)
+            return _status(newer, transport, None)
         return _as_hosts_report(found, every)
     return _with_answers_of_hosts(found, asked, transport, lost, {record.coordinator: None, **own})
 

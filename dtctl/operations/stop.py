@@ -19,6 +19,7 @@ from dtctl.operations.client.plausible import check_part, check_survivors, check
 from dtctl.operations.coordinator import First, ask_about, ask_whole_run, status_by_coordinator
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable
+from dtctl.operations.waiting import cancelled
 from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -199,10 +200,13 @@ def stop(
     save to them.
 
     The coordinator does it. Hosts that it does not reach are asked directly, and are given up soon: it stops their
-    tasks when they are back. Where it is away itself, all hosts are asked.
+    tasks when they are back. Where it is away itself, all hosts are asked. A run that waits for machines is taken out
+    of the queue.
     `report` hears of tasks that take longer than a second, from the threads of their hosts.
     """
     everything = set(tasks) == set(record.roster)
+    if everything and cancelled(record):
+        return StopResult(stopped=tuple(record.roster), known=record)
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
     first = pin_current_run(None if everything else tasks, before)

@@ -13,6 +13,8 @@ from dtctl.operations.failures import failure_of
 from dtctl.operations.figures import Figures, elapsed_s, figures_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
+from dtctl.operations.waiting import has_no_machines
+from dtctl.render.allocation import line as allocation_line
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import losses_lines, warnings
@@ -82,6 +84,8 @@ SEPARATOR = " · "
 def in_short(status: RunStatus) -> list[str]:
     """The facts after the outcome, in one line."""
     verdict, figures = status.verdict, figures_of(status)
+    if status.allocation is not None and has_no_machines(status.record, status.allocation):
+        return [allocation_line(status.allocation)]
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and figures.step is not None and _all_run(verdict)
@@ -102,6 +106,8 @@ def in_short(status: RunStatus) -> list[str]:
         shown.append(f"loss {figures.loss}")
     if figures.checkpoint is not None:
         shown.append(f"checkpoint {age(figures.checkpoint, status.time)} ago")
+    if status.allocation is not None:
+        shown.append(allocation_line(status.allocation))
     return shown
 
 

@@ -47,6 +47,10 @@ class Room(NamedTuple):
     """Scalars of a run that no host reads, and what is added to them: rooms/metrics/operation.py."""
     source: str = ""
     """Makes a cluster file from what people have already: rooms/init."""
+    transport: str = ""
+    """How hosts are reached whose transport has the room's name: transport/connect.py."""
+    engine: str = ""
+    """Lends machines to a run whose `on` is the room's name: operations/engines.py."""
     needs: tuple[str, ...] = ()
     """Rooms without which it does not work. A module that has another room's name goes with either of the two."""
 
@@ -105,7 +109,15 @@ ROOMS: Mapping[str, Room] = {
     "export": Room(
         {"export": Command("Cluster file", "FILE", "Write the cluster as a JobSet, a TFJob or a Slurm batch file")}
     ),
+    "slurm": Room(transport="transport.transport_of", engine="engine.ENGINE"),
 }
+
+
+def of(name: str, part: str) -> str | None:
+    """Where the room of this name has that part, as MODULE:NAME; None if it has none, or there is no such room."""
+    own: str = getattr(ROOMS.get(name), part, "")
+    module, _, attribute = own.rpartition(".")
+    return f"{__name__}.{name}.{module}:{attribute}" if own else None
 
 
 def each(part: str) -> Iterator[Any]:

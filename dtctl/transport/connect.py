@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from dtctl import rooms
 from dtctl.errors import TransportError
 from dtctl.model import OPENSSH, TRANSPORTS, Host, Reach, SshSettings
 from dtctl.transport.seam import Session, Transport, TransportOptions
@@ -65,7 +66,7 @@ class Transports:
     def open(self, host: Host) -> Session:
         if (begun := self._begun.pop(host.name, None)) is not None:
             return begun
-        if host.reach.transport not in TRANSPORTS:
+        if not _opener(host.reach):
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
         self._dialled[host.name] = time.monotonic()
         try:
@@ -133,8 +134,10 @@ def _announced(
 
 
 def _opener(reach: Reach) -> str:
-    is_openssh = isinstance(reach, SshSettings) and reach.client == "openssh"
-    return OPENSSH if is_openssh else TRANSPORTS[reach.transport]
+    """Where the function is that makes the transport; empty for one that is not known."""
+    if isinstance(reach, SshSettings) and reach.client == "openssh":
+        return OPENSSH
+    return TRANSPORTS.get(reach.transport) or rooms.of(reach.transport, "transport") or ""
 
 
 def terminal_passphrase(

@@ -182,12 +182,18 @@ class ChildStream:
 
 
 class LocalTransport:
-    """Runs agents below `root` (None: ~/.dtctl) with the interpreter `python`."""
+    """Runs agents below `root` (None: ~/.dtctl) with the interpreter `python`, and with these variables besides."""
 
-    def __init__(self, root: Path | None = None, python: str = sys.executable, waiting: Waiting = UNOBSERVED) -> None:
-        self._root = root
+    def __init__(
+        self,
+        root: Path | None = None,
+        python: str = sys.executable,
+        waiting: Waiting = UNOBSERVED,
+        environ: Mapping[str, str] = {},
+    ) -> None:
         self._python = python
         self._waiting = waiting
+        self._environ = {**environ, **({"DTCTL_ROOT": str(root)} if root else {})}
 
     @classmethod
     def of(cls, means: TransportOptions) -> LocalTransport:
@@ -199,7 +205,7 @@ class LocalTransport:
                 f"{host.name} is this machine, and hosts of tasks are Linux machines",
                 hint="give the hosts SSH addresses; dtctl itself runs here, and reaches them from here",
             )
-        environment = {**os.environ, "DTCTL_ROOT": str(self._root)} if self._root else None
+        environment = {**os.environ, **self._environ} if self._environ else None
         try:
             child = Child([self._python, *shlex.split(payload.LOADER)[1:]], environment)
         except OSError as error:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
 
+READ_ONLY = "DTCTL_READ_ONLY"
+"""A variable that is set for sessions beside the files of a run whose machines are gone: nothing of it may start."""
+
 _JOB = "[A-Za-z0-9][A-Za-z0-9._-]*"
 MARK = re.compile(
     r"\0(?:(HOME|CODE|PATH|PYTHON|INDEX|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|NODELIST|NODES|NODE)"

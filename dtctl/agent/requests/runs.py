@@ -10,7 +10,7 @@ from .. import main
 from ..host import files, paths, processes, wake
 from ..host.errors import NO_ROOM, Refused
 from ..records.spec import VERSION
-from ..records.values import FINAL
+from ..records.values import FINAL, READ_ONLY
 from ..run import environment
 from ..run.runfiles import RunFiles
 from ..survival import revival, systemd
@@ -146,6 +146,8 @@ class Run:
 
     def supervise(self) -> None:
         """Returns when a supervisor works, started by its guard or by a new agent if there was none."""
+        if READ_ONLY in os.environ:
+            raise Refused("not_answering", "the run's machines have been given back, and nothing of it runs any more")
         before = self.state()["agent"]
         child, delay = 0, 0.01
         deadline = time.monotonic() + BIRTH_LIMIT_S
@@ -187,7 +189,7 @@ class Run:
 
     def keep_supervised(self) -> None:
         """Starts a new agent for a live run whose agent was killed, and resumes one that a signal has stopped."""
-        if not self.finished():
+        if not (self.finished() or READ_ONLY in os.environ):
             self.supervise()
 
     def until(self, done: Callable[[State], bool], limit_s: float) -> Optional[State]:

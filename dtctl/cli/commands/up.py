@@ -31,6 +31,7 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
+    from dtctl.operations.engines import Engine
     from dtctl.operations.replace import Replacement
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.up.launch import Start
@@ -44,6 +45,9 @@ def up(
     cluster_file: ClusterFile = None,
     overrides: Overrides = None,
     local: Local = False,
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="ssh|slurm", help="Where the tasks run, in place of `on` in the file.")
+    ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs; end with the run's result.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Stop a live run that differs, then start.")] = False,
     ports_from: PortsFrom = None,
@@ -68,7 +72,7 @@ def up(
     output: OutputOption = "text",
 ) -> None:
     """Push the code and start every task."""
-    overrides = with_ports_from(overrides, ports_from)
+    overrides = with_ports_from(overrides, ports_from) + ([] if on is None else [f"on={on}"])
     if dry_run:
         from dtctl.cli.commands.cluster_file import show_plan
 
@@ -78,6 +82,11 @@ def up(
     checked = scope.checked(cluster_file, overrides)
     if local:
         _remember_place(scope, checked.cluster)
+    engine = None if local else operations.engines.engine_of(checked.cluster.on)
+    said = checked.cluster
+    if engine is not None:
+        checked = dataclasses.replace(checked, cluster=engine.place(said))
+    lent = engine.run_id() if engine is not None else None
     cluster, reviewed = checked.cluster, operations.up.review.review(checked, os.environ, local=local, force=force)
     errors.show_doubts(reviewed.doubts)
     require_consent(cluster, overrides, local=local, typed=local, sends=operations.sending.START)
@@ -91,10 +100,13 @@ def up(
         adopt_output=adopt_output,
         check=not no_check,
         allow_missing=allow_missing,
+        lent=lent,
     )
     render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     render.plan.show_code(launch.inspected)
     render.plan.show_exposure(operations.local.exposure(cluster))
+    if engine is not None and lent is None:
+        return _submit(scope, engine, said, launch, follow=follow, quiet=quiet, raw=raw, output=output)
 
     def first(bars: UpProgress) -> None:
         if require_private:
@@ -106,7 +118,7 @@ def up(
         quiet=quiet,
         output=output,
         first=first,
-        previous=scope.memory.newest_of(cluster.file, cluster.name),
+        previous=None if lent else scope.memory.newest_of(cluster.file, cluster.name),
         force=force,
         beside=force,
         keep_ports=require_private,  # it has already read these
@@ -125,6 +137,21 @@ def up(
     if output == "text" and not quiet:
         render.starting.show_next_steps()
     return None
+
+
+def _submit(
+    scope: Scope, engine: Engine, cluster: Cluster, launch: Start, *, follow: bool, quiet: bool, raw: bool, output: str
+) -> None:
+    """Queues the run at an engine; `cluster`: as the file has it."""
+    queued = operations.submit.submit(engine, cluster, launch, scope.memory, scope.transport, os.environ)
+    if output == "json" and not follow:
+        document.print_json("Up", {"cluster": cluster.name, "run": queued.record.run, "job": queued.job})
+    else:
+        render.allocation.show_submitted(queued)
+    if follow:
+        follow_to_the_end(scope, queued.record, lines=None, raw=raw, started=cluster, fresh=True)
+    elif output == "text" and not quiet:
+        render.starting.show_next_steps()
 
 
 def _remember_place(scope: Scope, cluster: Cluster) -> None:

@@ -71,6 +71,8 @@ class Start:
     """The files from which the hosts create the trainers' environment."""
     inspected: Inspected | None = None
     """The version of the code, and how it differs from the commit; None if it is in no repository."""
+    lent: bool = False
+    """An engine has lent the machines: whatever an earlier run had there has ended with its own job."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
@@ -116,6 +118,7 @@ def prepare_launch(
     adopt_output: bool = False,
     check: bool = False,
     allow_missing: int | None = None,
+    lent: str | None = None,
     make_local: Callable[[Cluster], Cluster] = make_local,
 ) -> Start:
     """Prepares a start. Raises PreflightError for code that cannot be sent, for missing secrets, and for data that the
@@ -123,17 +126,17 @@ def prepare_launch(
 
     The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
-    done without; None where that is no choice of the command's.
+    done without; None where that is no choice of the command's. `lent`: the id of a run on machines of an engine.
     """
     if not local:
         require(sendings(cluster, START, environ))
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle, wheels = bundle or scan_code(cluster), scan_wheels(cluster)
     content = content_with(cluster, wheels)
-    computed = digest(cluster, f"{bundle.id} local" if local else bundle.id, content.wheels)
+    computed = digest(cluster, f"{bundle.id} {'local' if local else lent or ''}".strip(), content.wheels)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
-    run = run_id(cluster.name, created)
+    run = lent or run_id(cluster.name, created)
     inspected = inspect(bundle, found.values())
     revision = inspected.revision if inspected is not None else None
     record = dataclasses.replace(record_of(plan, run, created), revision=revision)
@@ -156,6 +159,7 @@ def prepare_launch(
         wheels=wheels,
         content=content,
         inspected=inspected,
+        lent=lent is not None,
     )
 
 

@@ -363,7 +363,8 @@ def _make_room(
     report.consent([*old, *others])
     replaced = {run: starting.replace(run) for run in old}
     replaced.update({run: starting.replace(run, elsewhere) for run in others})
-    await_ends([*(unended(run, result) for run, result in replaced.items()), *left_open(prepared)], report)
+    if not starting.launch.lent:
+        await_ends([*(unended(run, result) for run, result in replaced.items()), *left_open(prepared)], report)
     return replaced
 
 

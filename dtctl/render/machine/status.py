@@ -38,6 +38,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
+        **({"allocation": picked(status.allocation, _ALLOCATION)} if status.allocation is not None else {}),
         "restarts": figures.restarts,
         "progress": _progress(figures),
         "problems": problems(problems_of(status)),
@@ -80,6 +81,7 @@ def _more(status: RunStatus, task: TaskStatus) -> dict[str, Any]:
     return {"address": status.record.addresses.get(task.id), "gpus": own}
 
 
+_ALLOCATION = "engine job state phase reason position left_s=secondsLeft nodes"
 _GOODPUT = "share since@ elapsed_s seconds gains[kind share from_s? to_s? task count=losses?]"
 
 

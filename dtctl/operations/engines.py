@@ -1,0 +1,107 @@
+"""Engines that lend machines to a run. A room may be one; without any, all runs are on the machines of their files."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from dtctl import rooms
+from dtctl.dataclass import dataclass
+from dtctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from dtctl.config.cluster import Cluster
+    from dtctl.operations.run_record import RunRecord
+
+HERE = "ssh"
+"""The value of `on` for the machines of the file."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The machines that an engine lends to a run, or that the run waits for."""
+
+    engine: str
+    job: str
+    """What the engine calls it."""
+    state: str
+    """The engine's own word."""
+    phase: str
+    """`pending`: the run waits for them; `running`: it has them; `ended`: they were given back."""
+    ending: bool = False
+    """The job is about to end, or to wait again."""
+    reason: str = ""
+    """Why it waits, in the engine's word."""
+    position: int | None = None
+    """Its place in the queue, from 1 on; None: unknown."""
+    left_s: float | None = None
+    """How long the run may keep them; None: without a limit, or unknown."""
+    nodes: str = ""
+    """Their names, folded as the engine does it."""
+    run: str | None = None
+    """The run for which the job has them, or waits: a job that is queued again starts another one."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A run that an engine will start. `record`: as it is written down until then."""
+
+    record: RunRecord
+    job: str
+    machines: int
+    log: str = ""
+    """The file that holds what the run's controller prints there."""
+
+
+class Engine(Protocol):
+    """Raises DtctlError where the engine refuses or cannot be asked."""
+
+    def place(self, cluster: Cluster) -> Cluster:
+        """The cluster on the machines that this process was given; outside of a job, on ones that are not known yet."""
+        ...
+
+    def run_id(self) -> str | None:
+        """The id of the run that this process is to start on machines that it was given; None outside of a job."""
+        ...
+
+    def submit(self, cluster: Cluster, record: RunRecord, environ: Mapping[str, str]) -> Submitted:
+        """Queues a job that starts this run. `cluster`: as the file has it; `record`: of the cluster as it is
+        placed.
+        """
+        ...
+
+    def allocation(self, record: RunRecord) -> Allocation | None:
+        """What a run has of the engine; None for a run on other machines."""
+        ...
+
+    def cancel(self, allocation: Allocation) -> None:
+        """Takes a job that waits out of the queue."""
+        ...
+
+
+def engine_of(name: str) -> Engine | None:
+    """The engine that `on` names; None for the machines of the file. Raises UsageError for one that is not there."""
+    if name == HERE:
+        return None
+    place = rooms.of(name, "engine")
+    if place is None:
+        raise UsageError(f"this dtctl has no engine {name!r}", hint="--on ssh    starts it on the hosts of the file")
+    return cast("Engine", pkgutil.resolve_name(place))
+
+
+def engine_of_record(record: RunRecord) -> Engine | None:
+    """The engine that lends the run its machines."""
+    kinds: Sequence[str] = list(dict.fromkeys(host.reach.transport for host in record.hosts.values()))
+    if len(kinds) != 1 or rooms.of(kinds[0], "engine") is None:
+        return None
+    return engine_of(kinds[0])
+
+
+def allocation_of(record: RunRecord) -> Allocation | None:
+    """What is known of the run's machines; None for those of a file.
+
+    Raises DtctlError if the engine cannot be asked.
+    """
+    engine = engine_of_record(record)
+    return engine.allocation(record) if engine is not None else None

@@ -1,0 +1,65 @@
+"""A run that has no machines yet: it waits for those of an engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from dtctl.agent.records.reasons import fact
+from dtctl.model import TaskState
+from dtctl.operations.engines import Allocation, allocation_of, engine_of_record
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus, Verdict
+
+
+def has_no_machines(record: RunRecord, allocation: Allocation) -> bool:
+    """Whether nothing of the run can be asked on machines: it waits for them, or they are being prepared."""
+    follows = allocation.phase == "running" and allocation.run not in (None, record.run)
+    return allocation.phase == "pending" or not record.begun or follows
+
+
+def status_of_waiting(record: RunRecord, allocation: Allocation) -> RunStatus:
+    """The status of a run that has no machines yet, or never had any."""
+    over = allocation.phase == "ended"
+    state = TaskState.STOPPED if over else TaskState.PENDING
+    why = fact("no_task_runs")
+    return RunStatus(
+        record=dataclasses.replace(record, run=allocation.run or record.run),
+        tasks={task: TaskStatus.unknown(task, host, why, state) for task, host in record.roster.items()},
+        verdict=Verdict(Outcome.STOPPED if over else Outcome.CREATED, (why,)),
+        checkpoints=(),
+        time=time.time(),
+        allocation=allocation,
+    )
+
+
+def cancelled(record: RunRecord) -> bool:
+    """Takes a run out of the queue of its engine; False if it does not wait there."""
+    engine = engine_of_record(record)
+    allocation = engine.allocation(record) if engine is not None else None
+    if engine is None or allocation is None or allocation.phase != "pending":
+        return False
+    engine.cancel(allocation)
+    return True
+
+
+REQUEUE_S = 30.0
+"""How long the job of a run that was stopped may take to end, or to wait in the queue again."""
+_LOOK_S = 0.5
+
+
+def is_queued_again(ended: RunStatus) -> bool:
+    """Whether the job of a run that was stopped will start another run; waits until that is certain."""
+    if ended.verdict.outcome is not Outcome.STOPPED or engine_of_record(ended.record) is None:
+        return False
+    deadline = time.monotonic() + REQUEUE_S
+    while time.monotonic() < deadline:
+        found = allocation_of(ended.record)
+        if found is None or found.phase == "pending":
+            return found is not None
+        if found.phase == "running" and found.run not in (None, ended.record.run):
+            return True
+        if found.phase == "ended" and not found.ending:
+            return False
+        time.sleep(_LOOK_S)
+    return False

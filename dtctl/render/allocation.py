@@ -1,0 +1,26 @@
+"""The machines that an engine lends to a run, in words."""
+
+from __future__ import annotations
+
+from dtctl.operations.engines import Allocation, Submitted
+from dtctl.render.errors import note
+from dtctl.render.format import count, duration
+from dtctl.render.terminal import console
+
+
+def line(found: Allocation) -> str:
+    """One line, as `pending: Resources, position 3 (job 12)`."""
+    if found.phase == "pending":
+        place = f", position {found.position}" if found.position is not None else ""
+        return f"pending: {found.reason or found.state}{place} (job {found.job})"
+    if found.phase == "ended":
+        return f"job {found.job} has ended" + ("" if found.state == "UNKNOWN" else f": {found.state}")
+    left = "" if found.left_s is None else f", {duration(found.left_s)} left"
+    return f"job {found.job} on {found.nodes}{left}"
+
+
+def show_submitted(queued: Submitted) -> None:
+    machines = count(queued.machines, "node")
+    console.say(f"submitted job {queued.job}: run {queued.record.run} waits for {machines}")
+    if queued.log:
+        note(f"its output goes to {queued.log}")

@@ -1,0 +1,85 @@
+"""Slurm as an engine: lends the nodes of a batch job to a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+from dtctl.config.cluster import Cluster
+from dtctl.errors import TransportError
+from dtctl.model import OtherTransport
+from dtctl.operations.engines import Allocation, Engine, Submitted
+from dtctl.operations.local import local_python
+from dtctl.operations.run_record import RunRecord
+from dtctl.rooms.slurm import queue
+from dtctl.rooms.slurm.placement import TRANSPORT, given, machines, placed, unknown_nodes
+from dtctl.rooms.slurm.submission import Submission, log_of, run_of, submit
+
+
+class SlurmEngine:
+    """See Engine (operations/engines.py)."""
+
+    def place(self, cluster: Cluster) -> Cluster:
+        here = given(os.environ)
+        if here is None:
+            return placed(cluster, unknown_nodes(cluster), "", local_python(os.environ))
+        return placed(cluster, here.nodes, here.job, local_python(os.environ))
+
+    def run_id(self) -> str | None:
+        here = given(os.environ)
+        return here.run if here is not None else None
+
+    def submit(self, cluster: Cluster, record: RunRecord, environ: Mapping[str, str]) -> Submitted:
+        assert record.run is not None
+        submission = Submission(
+            run=record.run,
+            file=str(cluster.file),
+            overrides=(*cluster.overrides, f"on={TRANSPORT}"),
+            grace_s=cluster.grace_s,
+            requeue=cluster.slurm.requeue,
+        )
+        job = submit(submission, cluster, environ)
+        hosts = {
+            name: dataclasses.replace(host, reach=OtherTransport(TRANSPORT, f"{job}/{name}"))
+            for name, host in record.hosts.items()
+        }
+        log = (
+            "" if any(word.startswith(("--output", "-o")) for word in cluster.slurm.words) else str(log_of(record.run))
+        )
+        return Submitted(dataclasses.replace(record, hosts=hosts), job, len(machines(cluster)), log)
+
+    def allocation(self, record: RunRecord) -> Allocation | None:
+        if given(os.environ) is not None:  # within the job
+            return None
+        jobs = {_job(host.reach) for host in record.hosts.values() if isinstance(host.reach, OtherTransport)}
+        if len(jobs) != 1 or not (name := jobs.pop()):
+            return None
+        job = queue.own_jobs().get(name)
+        if job is None:
+            return Allocation(TRANSPORT, name, "UNKNOWN", "ended")
+        waits, is_live = job.phase == "pending", job.phase != "ended"
+        return Allocation(
+            engine=TRANSPORT,
+            job=name,
+            state=job.state,
+            phase=job.phase,
+            ending=job.state == "COMPLETING",
+            reason=job.reason if waits else "",
+            position=queue.position(job) if waits else None,
+            left_s=job.left_s if job.phase == "running" else None,
+            nodes=job.nodes,
+            run=run_of(record.run, queue.restarts(name)) if record.run and is_live else None,
+        )
+
+    def cancel(self, allocation: Allocation) -> None:
+        queue.ask(["scancel", "--state=PENDING", allocation.job])
+        if (left := queue.own_jobs().get(allocation.job)) is not None and left.phase == "pending":
+            raise TransportError(f"job {allocation.job} still waits in the queue", hint=f"scancel {allocation.job}")
+
+
+def _job(reach: OtherTransport) -> str:
+    return reach.target.partition("/")[0]
+
+
+ENGINE: Engine = SlurmEngine()

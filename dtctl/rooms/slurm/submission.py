@@ -1,0 +1,134 @@
+"""A run that waits for its job: the file that the batch script reads, and what `sbatch` is told."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from dtctl.config.cluster import Cluster
+from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError
+from dtctl.folder import make_private, read_regular, replace_file
+from dtctl.paths import state_directory
+from dtctl.rooms.slurm import queue
+from dtctl.rooms.slurm.placement import machines, most_gpus, most_tasks
+
+LIMIT_BYTES = 1 << 20
+ENDS_S = 30.0
+"""What the end of a run takes besides the grace periods of its tasks."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Everything that the batch script needs. It holds no secret: these come with the environment of `sbatch`."""
+
+    run: str
+    file: str
+    overrides: tuple[str, ...]
+    grace_s: float
+    requeue: bool
+
+    def to_json(self) -> str:
+        return json.dumps({**vars(self), "overrides": list(self.overrides)})
+
+    @classmethod
+    def load(cls, path: Path) -> Submission:
+        try:
+            data = json.loads(read_regular(path, LIMIT_BYTES))
+            return cls(**{**data, "overrides": tuple(data["overrides"])})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DtctlError(f"{path} is not a run that waits for its job", detail=str(error)) from error
+
+    def step(self) -> int | None:
+        """The step that the start before has reached."""
+        try:
+            return int(read_regular(_step_file(self.run), LIMIT_BYTES))
+        except (OSError, ValueError):
+            return None
+
+    def keep_step(self, step: int) -> None:
+        """Without it the next start is not compared with this one."""
+        with suppress(OSError):
+            replace_file(_step_file(self.run), str(step).encode())
+
+
+def _step_file(run: str) -> Path:
+    return directory() / f"{run}.step"
+
+
+def run_of(run: str, restarts: int) -> str:
+    """The id of the run that a job starts after so many restarts; `run`: that of any of its runs."""
+    first = _RESTARTED.sub("", run)
+    return f"{first}-r{restarts}" if restarts else first
+
+
+_RESTARTED = re.compile(r"(?<=-[0-9a-f]{4})-r[0-9]+\Z")
+
+
+def directory() -> Path:
+    return state_directory() / "slurm"
+
+
+def log_of(run: str) -> Path:
+    return directory() / f"{run}.log"
+
+
+def submit(submission: Submission, cluster: Cluster, environ: Mapping[str, str]) -> str:
+    """The id of the job. Raises DtctlError where `sbatch` refuses it."""
+    path = directory() / f"{submission.run}.json"
+    make_private(directory())
+    replace_file(path, submission.to_json().encode())
+    kept = {name: value for name, value in environ.items() if name in KEPT or not name.startswith(OF_ANOTHER_JOB)}
+    try:
+        printed = queue.ask(["sbatch", *options(submission, cluster)], content=script(path), environ=kept)
+    except DtctlError:
+        path.unlink(missing_ok=True)
+        raise
+    return printed.strip().partition(";")[0]
+
+
+OF_ANOTHER_JOB = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", "DTCTL_SLURM_")
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
+
+
+def script(path: Path) -> str:
+    """The batch script. All that differs between two runs is in the file at `path`."""
+    words = " ".join(map(shlex.quote, [sys.executable, "-m", "dtctl.rooms.slurm.job", str(path)]))
+    return f"#!/bin/sh\nexec {words}\n"
+
+
+def options(submission: Submission, cluster: Cluster) -> list[str]:
+    """The options of `sbatch`. Of two of one kind it takes the last, so that those of the file come last."""
+    slurm = cluster.slurm
+    limit_s = slurm.time_s or cluster.active_deadline_s
+    warned_s = math.ceil(2 * submission.grace_s + ENDS_S)  # servers end after the others
+    said = {
+        "job-name": cluster.name,
+        "nodes": str(len(machines(cluster))),
+        "ntasks-per-node": "1",
+        "cpus-per-task": str(slurm.cpus or most_tasks(cluster)),
+        "partition": slurm.partition,
+        "account": slurm.account,
+        "time": _clock(limit_s) if limit_s else None,
+        "gres": slurm.gres,
+        "gpus-per-node": str(most_gpus(cluster)) if most_gpus(cluster) and not slurm.gres else None,
+        "constraint": slurm.constraint,
+        "signal": f"B:TERM@{min(warned_s, 65535)}",
+        "output": str(log_of(submission.run)),
+        "open-mode": "append",
+        "chdir": str(directory()),
+    }
+    flags = ["--parsable", "--no-kill", "--requeue" if slurm.requeue else "--no-requeue"]
+    return [*flags, *(f"--{name}={value}" for name, value in said.items() if value is not None), *slurm.words]
+
+
+def _clock(seconds: float) -> str:
+    """minutes:seconds, as sbatch(1) reads a time."""
+    whole = math.ceil(seconds)
+    return f"{whole // 60}:{whole % 60:02d}"
