@@ -28,6 +28,8 @@ from pathlib import Path
 PR_SET_CHILD_SUBREAPER = 36
 """prctl(2)"""
 CONNECT_S = 30.0
+ROOM = 400
+"""Blanks at the end of the program leave room for the agent's own command line (transport/payload.py)."""
 LAST_S = 5.0
 """How long sessions that are open may go on when the holder ends."""
 END_S = 10.0
@@ -153,7 +155,8 @@ class Sessions:
                 os.dup2(one, stream)
             os.chdir(os.environ.get("HOME", "/"))
             kept = {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith(OF_A_STEP)}
-            argv = [sys.executable, *json.loads(self._loader)]
+            *options, program = json.loads(self._loader)
+            argv = [sys.executable, *options, program.ljust(ROOM)]
             os.execve(argv[0], argv, kept)
         finally:
             os._exit(126)
@@ -180,7 +183,7 @@ def exit_code(status: int) -> int:
 def received(connection: socket.socket) -> list[int]:
     """Three streams that the other side has sent. Raises OSError."""
     size = array.array("i").itemsize
-    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_LEN(3 * size))
+    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_LEN(3 * size), socket.MSG_CMSG_CLOEXEC)
     found = array.array("i")
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

@@ -92,7 +92,7 @@ class Holders:
     """The step that holds all nodes of the job until it is left. A node that fails ends no other's holder."""
 
     def __init__(self, job: str, names: tuple[str, ...], ends: Ends) -> None:
-        loader = json.dumps(shlex.split(payload.LOADER)[1:])
+        loader = json.dumps([word.rstrip() for word in shlex.split(payload.LOADER)[1:]])
         argv = [
             *("srun", f"--jobid={job}", f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1"),
             *("--overlap", "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--chdir=/"),

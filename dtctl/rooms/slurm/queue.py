@@ -17,6 +17,10 @@ PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", 
 RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING")
 """Long names of states (squeue(1)). A job in any other one has ended; one that is COMPLETING takes no step any more."""
 
+DAY_S = 86400
+NO_LIMIT_S = 364 * DAY_S
+"""Slurm counts a job without a limit down from a year."""
+
 _FORMAT = "%i|%T|%r|%L|%N|%P|%Q"
 
 
@@ -94,7 +98,7 @@ def _read(line: str) -> Job | None:
 
 
 def seconds_left(text: str) -> float | None:
-    """[days-]hours:minutes:seconds as squeue(1) writes them, where larger units may be missing; None for its words."""
+    """[days-]hours:minutes:seconds as squeue(1) writes them, where larger units may be missing; None: no limit."""
     days, dash, clock = text.rpartition("-")
     parts = clock.split(":")
     if not all(part.isdecimal() for part in parts) or (dash and not days.isdecimal()):
@@ -102,7 +106,8 @@ def seconds_left(text: str) -> float | None:
     total = 0
     for part in parts:
         total = total * 60 + int(part)
-    return float(int(days or 0) * 86400 + total)
+    total += int(days or 0) * DAY_S
+    return float(total) if total < NO_LIMIT_S else None
 
 
 def position(job: Job) -> int | None:

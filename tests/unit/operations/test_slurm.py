@@ -1,0 +1,273 @@
+"""A run in a batch job of Slurm: where its tasks are placed, and what is asked of Slurm's programs."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.config.cluster import Cluster
+from dtctl.config.load import load_cluster
+from dtctl.errors import ConfigError, PreflightError, TransportError
+from dtctl.model import CHOSEN_PORT, OtherTransport, TaskId, TaskState
+from dtctl.operations.engines import Allocation, engine_of
+from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.snapshot import Outcome
+from dtctl.operations.status import status
+from dtctl.operations.waiting import has_no_machines, status_of_waiting
+from dtctl.plan import plan_roster
+from dtctl.plan.run import plan_run
+from dtctl.render.allocation import line
+from dtctl.rooms.slurm import queue
+from dtctl.rooms.slurm.engine import SlurmEngine
+from dtctl.rooms.slurm.placement import Given, Node, machines, placed
+from dtctl.rooms.slurm.submission import Submission, options, run_of, script
+from dtctl.transport.connect import Transports
+
+DIGITS = """\
+name: digits
+hosts: {gpu-1: 10.0.0.1, gpu-2: {gpus: 2}, gpu-3: , store: 10.0.0.9, gate: }
+jobs:
+  ps: {hosts: [store, gpu-1], port: 2222}
+  worker: {hosts: [gpu-2, gpu-1], port: 2232}
+trainer: {command: [python, train.py]}
+spares: gpu-3
+arbiters: gate
+dirs: {output: out}
+"""
+NODES = [Node("n7", "10.1.0.7", 2), *(Node(f"n{number}", f"10.1.0.{number}") for number in (8, 9, 10))]
+
+
+def cluster_of(place: Path, more: str = "", text: str = DIGITS) -> Cluster:
+    (place / "train.py").touch()
+    file = place / "cluster.yaml"
+    file.write_text(text + more)
+    return load_cluster(file)
+
+
+def on_nodes(place: Path, more: str = "") -> Cluster:
+    return placed(cluster_of(place, more), NODES, "12", "/opt/tf/bin/python")
+
+
+def test_the_leads_host_is_the_first_node_and_spares_are_the_last(tmp_path: Path) -> None:
+    assert machines(cluster_of(tmp_path)) == ("gpu-2", "gpu-1", "store", "gpu-3")
+
+
+def test_tasks_are_placed_on_nodes_as_they_were_on_hosts(tmp_path: Path) -> None:
+    found = on_nodes(tmp_path)
+    assert {name: job.hosts for name, job in found.jobs.items()} == {"ps": ("n9", "n8"), "worker": ("n7", "n8")}
+    assert (found.spares, found.arbiters) == (("n10",), ())
+    assert found.hosts["n9"].reach == OtherTransport("slurm", "12/n9")
+    assert [found.hosts[name].gpus for name in ("n7", "n8")] == [2, 0]
+
+
+def test_nodes_choose_every_port_as_other_jobs_may_share_them(tmp_path: Path) -> None:
+    found = on_nodes(tmp_path, "coordinator: {port: 3000}\n")
+    assert {port for job in found.jobs.values() for port in job.ports} == {CHOSEN_PORT}
+    assert found.coordinator_port == CHOSEN_PORT
+
+
+def test_nothing_of_a_run_comes_back_after_its_job(tmp_path: Path) -> None:
+    assert on_nodes(tmp_path).recovery.reboot == "never"
+
+
+def test_the_planner_gives_tasks_the_addresses_of_their_nodes(tmp_path: Path) -> None:
+    plan = plan_run(on_nodes(tmp_path), {}, local_python="python3")
+    assert {str(task.id): task.address for task in plan.tasks}["ps:0"] == "10.1.0.9:auto"
+    assert {task.argv[0] for task in plan.tasks} == {"/opt/tf/bin/python"}
+
+
+def test_the_files_own_interpreter_is_kept(tmp_path: Path) -> None:
+    text = DIGITS.replace("{command", "{python: /opt/py/bin/python, command")
+    found = placed(cluster_of(tmp_path, text=text), NODES, "12", "/opt/tf/bin/python")
+    assert {host.python for host in found.hosts.values()} == {None}
+
+
+def test_data_of_the_shared_file_system_is_read_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    text = DIGITS.replace("output: out", "output: out, data: data")
+    found = placed(cluster_of(tmp_path, f"data: {{from: {tmp_path}/set}}\n", text), NODES, "12", "python3")
+    assert (found.dirs["data"], found.data.source) == (f"{tmp_path}/set", None)
+
+
+def test_too_few_nodes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match="job 12 has 3 nodes, and the cluster needs 4"):
+        placed(cluster_of(tmp_path), NODES[:3], "12", "python3")
+
+
+def test_what_a_job_was_given_survives_its_way_through_a_variable() -> None:
+    given = Given("12", "digits-20260101-000000-0a0b", tuple(NODES))
+    assert Given.from_json(given.to_json()) == given
+
+
+SUBMISSION = Submission("digits-20260101-000000-0a0b", "/p/cluster.yaml", (), 30.0, requeue=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", ["--nodes=4", "--cpus-per-task=2", "--gpus-per-node=2", "--no-requeue", "--signal=B:TERM@90"]),
+        ("slurm: {partition: gpu, account: 'a b'}\n", ["--partition=gpu", "--account=a b"]),
+        ("slurm: {time: 90m}\n", ["--time=90:00"]),
+        ("active_deadline: 2h\n", ["--time=120:00"]),
+        ("slurm: {gres: 'gpu:a100:1', constraint: ib}\n", ["--gres=gpu:a100:1", "--constraint=ib"]),
+        ("slurm: {cpus: 8, requeue: true}\n", ["--cpus-per-task=8", "--requeue"]),
+    ],
+)
+def test_options_of_sbatch_follow_from_the_file(more: str, expected: list[str], tmp_path: Path) -> None:
+    assert set(expected) <= set(options(SUBMISSION, cluster_of(tmp_path, more)))
+
+
+def test_gres_takes_the_place_of_gpus_per_node(tmp_path: Path) -> None:
+    found = options(SUBMISSION, cluster_of(tmp_path, "slurm: {gres: 'gpu:1'}\n"))
+    assert not [word for word in found if word.startswith("--gpus-per-node")]
+
+
+def test_words_of_the_file_stand_over_all_others(tmp_path: Path) -> None:
+    more = "slurm: {cpus: 8, words: [--cpus-per-task=1, '--comment=a; b']}\n"
+    assert options(SUBMISSION, cluster_of(tmp_path, more))[-2:] == ["--cpus-per-task=1", "--comment=a; b"]
+
+
+def test_a_word_that_is_no_option_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        cluster_of(tmp_path, "slurm: {words: [evil.sh]}\n")
+    assert "slurm.words[0]" in str(refused.value.problems[0].summary)
+
+
+def test_the_batch_script_holds_no_text_of_the_file_but_a_quoted_path() -> None:
+    path = Path("/home/a b/$(date)'`id`.json")
+    shebang, command, *rest = script(path).splitlines()
+    assert (shebang, rest) == ("#!/bin/sh", [])
+    assert shlex.split(command)[-1] == str(path)
+
+
+@pytest.mark.parametrize(
+    ("run", "restarts", "expected"),
+    [
+        ("a-20260101-000000-0a0b", 0, "a-20260101-000000-0a0b"),
+        ("a-20260101-000000-0a0b", 2, "a-20260101-000000-0a0b-r2"),
+        ("a-20260101-000000-0a0b-r2", 3, "a-20260101-000000-0a0b-r3"),
+        ("a-r1-20260101-000000-0a0b-r2", 0, "a-r1-20260101-000000-0a0b"),
+    ],
+)
+def test_each_start_of_a_job_is_a_run_of_its_own(run: str, restarts: int, expected: str) -> None:
+    assert run_of(run, restarts) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0:57", 57),
+        ("12:00:01", 43201),
+        ("2-00:00:10", 172810),
+        ("59", 59),
+        ("UNLIMITED", None),
+        ("NOT_SET", None),
+        ("INVALID", None),
+        ("364-23:59:59", None),
+        ("", None),
+    ],
+)
+def test_the_time_left_is_read_as_squeue_writes_it(text: str, expected: float | None) -> None:
+    assert queue.seconds_left(text) == expected
+
+
+SQUEUE = """\
+#!/bin/sh
+case "$*" in
+  *PENDING*) printf '9|70\\n12|50\\n11|50\\n4_[1-9]|60\\n' ;;
+  *) printf '12|PENDING|Resources|1:00:00||gpu|50\\n8|RUNNING|None|10:00|n[1-2]|gpu|1\\n4_2|RUNNING|None|1|n|gpu|1\\n'
+esac
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that print what Slurm prints."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    for name, text in (("squeue", SQUEUE), ("scontrol", "#!/bin/sh\necho JobId=12 Requeue=1 Restarts=2 Nice=0\n")):
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+
+def record(place: Path, job: str, **changes: Any) -> RunRecord:
+    found = placed(cluster_of(place), [Node(name, name) for name in "abcd"], job, "python3")
+    return record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0).__class__(
+        **{**vars(record_of(plan_roster(found), "digits-20260101-000000-0a0b", 1.0)), **changes}
+    )
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_waiting_job_has_its_reason_and_its_place_in_the_queue(tmp_path: Path) -> None:
+    found = SlurmEngine().allocation(record(tmp_path, "12"))
+    assert found is not None
+    assert (found.phase, found.reason, found.position) == ("pending", "Resources", 4)
+    assert line(found) == "pending: Resources, position 4 (job 12)"
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_live_job_has_its_nodes_its_time_and_the_run_of_this_start(tmp_path: Path) -> None:
+    found = SlurmEngine().allocation(record(tmp_path, "8"))
+    assert found is not None
+    assert (found.phase, found.nodes, found.left_s) == ("running", "n[1-2]", 600)
+    assert found.run == "digits-20260101-000000-0a0b-r2"
+    assert line(found) == "job 8 on n[1-2], 10m left"
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_job_that_slurm_has_forgotten_has_ended(tmp_path: Path) -> None:
+    found = SlurmEngine().allocation(record(tmp_path, "3"))
+    assert found is not None
+    assert (found.phase, line(found)) == ("ended", "job 3 has ended")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_status_of_a_waiting_run_asks_no_host(tmp_path: Path) -> None:
+    found = status(record(tmp_path, "12", begun=False), Transports())
+    assert (found.verdict.outcome, found.time > 0) == (Outcome.CREATED, True)
+    assert {task.state for task in found.tasks.values()} == {TaskState.PENDING}
+
+
+def test_a_run_of_the_start_before_has_no_machines_any_more(tmp_path: Path) -> None:
+    old = record(tmp_path, "8")
+    assert not has_no_machines(old, Allocation("slurm", "8", "RUNNING", "running", run=old.run))
+    assert has_no_machines(old, Allocation("slurm", "8", "RUNNING", "running", run=f"{old.run}-r1"))
+
+
+def test_a_job_that_was_cancelled_before_its_run_began_is_stopped(tmp_path: Path) -> None:
+    never = record(tmp_path, "8", begun=False)
+    found = status_of_waiting(never, Allocation("slurm", "8", "CANCELLED", "ended"))
+    assert (found.verdict.outcome, found.tasks[TaskId("ps", 0)].state) == (Outcome.STOPPED, TaskState.STOPPED)
+
+
+def test_a_machine_without_slurm_says_where_to_type_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(PreflightError, match="this machine has no squeue") as refused:
+        queue.own_jobs()
+    assert "login node" in refused.value.hint
+
+
+def test_a_program_of_slurms_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "squeue"
+    program.write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(TransportError) as failed:
+        queue.own_jobs()
+    assert "Unable to contact" in failed.value.detail
+
+
+def test_variables_of_another_job_are_no_options_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "4")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    known = queue.environment()
+    assert ("SLURM_NTASKS_PER_NODE" in known, known["SLURM_CONF"]) == (False, "/etc/slurm.conf")
+
+
+def test_ssh_is_no_engine_and_slurm_is_one() -> None:
+    assert (engine_of("ssh"), engine_of("slurm") is not None) == (None, True)
