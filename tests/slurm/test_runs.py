@@ -44,13 +44,15 @@ def test_a_killed_trainer_is_started_again_and_stop_ends_the_job(slurm: Slurm, u
     eventually(lambda: not slurm.busy(), what="nothing to be left")
 
 
-@pytest.mark.parametrize("command", ["stop", "down"])
-def test_a_job_that_waits_is_shown_with_its_reason_and_cancelled(slurm: Slurm, user: SlurmDesk, command: str) -> None:
+@pytest.mark.parametrize("words", [("stop",), ("down", "--yes")])
+def test_a_job_that_waits_is_shown_with_its_reason_and_cancelled(
+    slurm: Slurm, user: SlurmDesk, words: tuple[str, ...]
+) -> None:
     slurm.wait_for(slurm.sbatch("sleep 1000", "--nodes=4", "--exclusive"), "RUNNING")
     user.write_cluster()
     job = user.up()
     eventually(lambda: "pending: Resources, position 1" in user.dtctl("status"), what="the reason")
-    user.dtctl(command, "--yes")
+    user.dtctl(*words)
     assert slurm.wait_for(job, "CANCELLED")["RunTime"] == "00:00:00"
 
 
@@ -84,14 +86,13 @@ def test_a_warned_job_is_queued_again_and_continues(slurm: Slurm, user: SlurmDes
 
 def test_files_of_a_run_are_for_its_user_alone(slurm: Slurm, user: SlurmDesk) -> None:
     user.write_cluster(seconds=1)
-    job = user.up()
-    user.dtctl("wait")
-    slurm.wait_for(job, "COMPLETED")
-    ours = [
-        path for top in (".dtctl", ".local") for path in (slurm.train.home / top).rglob("*") if not path.is_symlink()
-    ]
-    assert [str(path) for path in ours if path.is_file() and stat.S_IMODE(path.stat().st_mode) & 0o077] == []
-    slurm.train.home.chmod(0o700)
+    slurm.wait_for(user.up(), "COMPLETED")
+    user.home.chmod(0o755)
+    wanted = ["find", f"{slurm.train.home_inside}/.dtctl", f"{slurm.train.home_inside}/.local", "-type", "f"]
+    assert "stand_in.py" in slurm.typed(*wanted)
+    assert slurm.run(*wanted, user=slurm.other).stdout == ""
+    logs = (user.home / ".local/state/dtctl/slurm").iterdir()
+    assert [path.name for path in logs if stat.S_IMODE(path.stat().st_mode) != 0o600] == []
 
 
 CONNECT = """\
