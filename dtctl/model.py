@@ -186,6 +186,8 @@ class Host:
     env: Mapping[str, str] = field(default_factory=dict)
     dirs: Mapping[str, str] = field(default_factory=dict)
     """Overrides the cluster's directories on this host."""
+    gpu_numbers: str = ""
+    """The driver's numbers of its GPUs, as 2,3; empty: they count from 0."""
 
     @property
     def is_local(self) -> bool:

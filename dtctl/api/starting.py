@@ -55,8 +55,11 @@ def up(
     cancels the start until every host runs its tasks; afterwards the run continues, and `attach` finds it. The
     KeyboardInterrupt says which.
     """
+    from dtctl.operations.engines import require_own_hosts
     from dtctl.operations.up.launch import prepare_launch
 
+    if not local:
+        require_own_hosts(cluster.checked.cluster, "dtctl.up() in Python")
     ports = LocalPorts()
     launch = prepare_launch(
         cluster.checked.cluster,
@@ -85,9 +88,11 @@ def replace(
     `new`: the first of `spares` if it is None. The new host gets the data set first. Raises errors.UsageError where
     nothing runs or a host cannot give or take tasks, errors.PreflightError where file and run differ, and as `up`.
     """
+    from dtctl.operations.engines import require_own_hosts
     from dtctl.operations.replace import bring, check_replaceable, plan_replacement, prepare_replacement
 
     config = cluster.checked.cluster
+    require_own_hosts(config, "dtctl.replace() in Python")
     exchange = plan_replacement(config, host, new)
     _, found = find_run(cluster)
     check_replaceable(config, exchange, found)

@@ -31,6 +31,8 @@ class Allocation:
     """`pending`: the run waits for them; `running`: it has them; `ended`: they were given back."""
     ending: bool = False
     """The job is about to end, or to wait again."""
+    is_node_failure: bool = False
+    """The job has ended because a machine was lost."""
     reason: str = ""
     """Why it waits, in the engine's word."""
     position: int | None = None
@@ -88,6 +90,15 @@ def engine_of(name: str) -> Engine | None:
     if place is None:
         raise UsageError(f"this dtctl has no engine {name!r}", hint="--on ssh    starts it on the hosts of the file")
     return cast("Engine", pkgutil.resolve_name(place))
+
+
+def require_own_hosts(cluster: Cluster, command: str) -> None:
+    """Raises UsageError for a command about the hosts of a file whose runs are on machines of an engine."""
+    if cluster.on != HERE:
+        raise UsageError(
+            f"{command} is about the hosts of the file, and on: {cluster.on} means other machines, which a run gets late",
+            hint="dtctl up    submits the run; --set on=ssh    means the hosts of the file",
+        )
 
 
 def engine_of_record(record: RunRecord) -> Engine | None:

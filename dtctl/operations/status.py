@@ -18,7 +18,7 @@ from dtctl.operations.coordinator import ask_about, request_of_status, status_by
 from dtctl.operations.engines import allocation_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict, seen_now
-from dtctl.operations.waiting import has_no_machines, status_of_waiting
+from dtctl.operations.waiting import given_back, has_no_machines, status_of_waiting
 from dtctl.transport.seam import Transport
 
 
@@ -33,7 +33,8 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
         return _status(record, transport, away)
     if has_no_machines(record, allocation):
         return status_of_waiting(record, allocation)
-    return dataclasses.replace(_status(record, transport, away), allocation=allocation)
+    found = dataclasses.replace(_status(record, transport, away), allocation=allocation)
+    return given_back(found, allocation) if allocation.phase == "ended" else found
 
 
 def _status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None) -> RunStatus:

@@ -19,7 +19,7 @@ from dtctl.operations.client.plausible import check_part, check_survivors, check
 from dtctl.operations.coordinator import First, ask_about, ask_whole_run, status_by_coordinator
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable
-from dtctl.operations.waiting import cancelled
+from dtctl.operations.waiting import without_machines
 from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -205,8 +205,8 @@ def stop(
     `report` hears of tasks that take longer than a second, from the threads of their hosts.
     """
     everything = set(tasks) == set(record.roster)
-    if everything and cancelled(record):
-        return StopResult(stopped=tuple(record.roster), known=record)
+    if everything and (phase := without_machines(record)):
+        return _without_machines(record, phase)
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
     first = pin_current_run(None if everything else tasks, before)
@@ -235,6 +235,12 @@ def stop(
     direct = _stop_directly(hasty, transport, rest, order, report, {}, {})
     promised = tuple(host for host, error in direct.errors.items() if isinstance(error, TransportError))
     return dataclasses.replace(result.and_then(direct), promised=promised)
+
+
+def _without_machines(record: RunRecord, phase: str) -> StopResult:
+    """The result for a run that has no machines yet, or none any more."""
+    every = tuple(record.roster)
+    return StopResult(already=every, known=record) if phase == "ended" else StopResult(stopped=every, known=record)
 
 
 def _silences(view: RunView | None) -> Mapping[str, float | None] | None:

@@ -33,14 +33,38 @@ def status_of_waiting(record: RunRecord, allocation: Allocation) -> RunStatus:
     )
 
 
-def cancelled(record: RunRecord) -> bool:
-    """Takes a run out of the queue of its engine; False if it does not wait there."""
+def given_back(found: RunStatus, allocation: Allocation) -> RunStatus:
+    """The status of a run whose machines are gone: it has failed unless it was decided before, and its tasks were ended
+    with the job. Those of a node that has failed may go on if only its network has.
+    """
+    if found.verdict.outcome.decided or not found.time:
+        return found
+    why = fact("said", text=f"job {allocation.job} has ended: {allocation.state}")
+    state = TaskState.LOST if allocation.is_node_failure else TaskState.STOPPED
+    tasks = {
+        task: one if one.state.final else TaskStatus(task, one.host, state, {**one.entry, "why": [why]})
+        for task, one in found.tasks.items()
+    }
+    verdict = Verdict(Outcome.FAILED, (why,))
+    return dataclasses.replace(found, tasks=tasks, verdict=verdict, coordination=None, away=None, errors={})
+
+
+def without_machines(record: RunRecord) -> str:
+    """The phase of a run that has no machines, so that there is nothing to stop on any; empty for others.
+
+    One that waits for them is taken out of the queue.
+    """
     engine = engine_of_record(record)
     allocation = engine.allocation(record) if engine is not None else None
-    if engine is None or allocation is None or allocation.phase != "pending":
-        return False
-    engine.cancel(allocation)
-    return True
+    deadline = time.monotonic() + REQUEUE_S
+    while engine is not None and allocation is not None and allocation.ending and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+        allocation = engine.allocation(record)
+    if engine is None or allocation is None or allocation.phase == "running":
+        return ""
+    if allocation.phase == "pending":
+        engine.cancel(allocation)
+    return allocation.phase
 
 
 REQUEUE_S = 30.0

@@ -237,7 +237,8 @@ def slots_on(cluster: Cluster, spare: str, gpus: Gpus, taken: Collection[int]) -
 
 
 def _gpus_there(cluster: Cluster, host: str, spare: str, gpus: Gpus) -> Gpus | None:
-    if cluster.hosts[host].gpus == cluster.hosts[spare].gpus:
+    own, other = cluster.hosts[host], cluster.hosts[spare]
+    if (own.gpus, own.gpu_numbers) == (other.gpus, other.gpu_numbers):
         return gpus
     try:
         return visible_gpus(exchanged(cluster, host, spare))

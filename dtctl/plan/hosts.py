@@ -123,9 +123,8 @@ def _share_on(host: Host, tasks: Mapping[TaskId, Job]) -> dict[TaskId, tuple[int
     each, more = divmod(left, len(sharers)) if sharers else (0, 0)
     counts = {task: want if want is not None else each + (sharers.index(task) < more) for task, want in wanted.items()}
     firsts = itertools.accumulate(counts.values(), initial=0)
-    return {
-        task: tuple(range(first, first + count)) for (task, count), first in zip(counts.items(), firsts, strict=False)
-    }
+    numbers = tuple(map(int, host.gpu_numbers.split(","))) if host.gpu_numbers else tuple(range(host.gpus))
+    return {task: numbers[first : first + count] for (task, count), first in zip(counts.items(), firsts, strict=False)}
 
 
 LOOPBACK = "127.0.0.1"

@@ -53,6 +53,8 @@ def digest(cluster: Cluster, bundle: str | None, wheels: str | None = None) -> s
     for host in values["hosts"].values():
         if not host["reach"].get("forward_agent"):  # as in earlier versions
             host["reach"].pop("forward_agent", None)
+        if not host["gpu_numbers"]:  # as in earlier versions
+            del host["gpu_numbers"]
     del values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]

@@ -159,7 +159,8 @@ def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
     if before is None or now.verdict.outcome is Outcome.CREATED:
         return []
     lost = [f"{host} is unreachable" for host in now.lost_hosts if host not in before.lost_hosts]
-    back = [f"{host} is back" for host in before.lost_hosts if now.contacts[host]["connected"]]
+    there = [host for host in before.lost_hosts if host in now.contacts]  # a spare may have taken the place of one
+    back = [f"{host} is back" for host in there if now.contacts[host]["connected"]]
     drained = [f"{host} is drained" for host in now.drained_hosts if host not in before.drained_hosts]
     again = [f"{host} is no longer drained" for host in before.drained_hosts if host not in now.drained_hosts]
     return lost + back + drained + again

@@ -81,7 +81,7 @@ def test_a_session_sees_the_job_and_not_the_step_of_its_holder() -> None:
 
 def test_what_a_session_leaves_behind_ends_with_the_holder(holder: subprocess.Popen[str]) -> None:
     assert enter("leave\n").returncode == 7
-    assert len(held()) == 1
+    eventually(lambda: len(held()) == 1, what="the process to be left")
     assert holder.stdin is not None
     holder.stdin.close()
     holder.wait(30)
@@ -90,7 +90,7 @@ def test_what_a_session_leaves_behind_ends_with_the_holder(holder: subprocess.Po
 
 def test_what_a_session_leaves_behind_ends_with_a_holder_that_is_killed(holder: subprocess.Popen[str]) -> None:
     enter("leave\n")
-    assert len(held()) == 1
+    eventually(lambda: len(held()) == 1, what="the process to be left")
     holder.kill()
     eventually(lambda: not held(), what="the process to be ended")
 

@@ -6,6 +6,7 @@ state.json and intent.json.
 
 from __future__ import annotations
 
+import os
 import time
 
 from ..host import errors, paths, wake
@@ -13,7 +14,7 @@ from ..host.errors import NO_ROOM, Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact, sentence, why_of
 from ..records.spec import Member, coordinates, job_of
-from ..records.values import FINAL
+from ..records.values import FINAL, READ_ONLY
 from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView, is_waiting
 from ..run import drains, intents, outcome
 from . import runs
@@ -449,6 +450,8 @@ def reached(talk: Conversation, run: runs.Run) -> RunHandle:
     """The whole run on the coordinator's host, unless that does not answer."""
     if not coordinates(run.spec):
         return RunHandle(run)
+    if READ_ONLY in os.environ and not run.finished():
+        return RunHandle(run, Refused("not_answering", "the run's machines have been given back"))
     whole = WholeRun(talk, run)
     try:
         whole.refresh()

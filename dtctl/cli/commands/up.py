@@ -198,6 +198,8 @@ def push(
     from dtctl.plan import plan_roster
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
+    if not local:
+        operations.engines.require_own_hosts(cluster, "push")
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
     wanted = operations.selection.select_hosts(record, [*record.hosts], exclude or [])
     require_sending(cluster, operations.sending.CODE, local=local)
@@ -242,6 +244,7 @@ def replace(
     from dtctl.cli.starting import await_tasks, start
 
     cluster = scope.cluster(None, overrides, needs_files=True)
+    operations.engines.require_own_hosts(cluster, "replace")
     exchange = operations.replace.plan_replacement(cluster, host, new)
     found = operations.status.status(scope.record(), scope.transport)
     report_errors(operations.replace.unanswered(exchange, found), others=found.without_run)

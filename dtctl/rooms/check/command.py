@@ -46,6 +46,8 @@ def check(
 ) -> None:
     """Check every host before a start: network, storage, software and machine."""
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
+    if not local:
+        operations.engines.require_own_hosts(cluster, "check")
     if print_firewall is not None:
         rules = rooms.check.network.firewall.rules_of(
             operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local), print_firewall

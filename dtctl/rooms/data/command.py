@@ -55,6 +55,7 @@ def _found(
     from dtctl.plan import plan_roster
 
     cluster = scope.cluster(None, overrides)
+    operations.engines.require_own_hosts(cluster, "data")
     source = rooms.data.operation.source_of(cluster)
     if action in ("push", "drop"):
         require_to_write(cluster, overrides)

@@ -65,6 +65,7 @@ class SlurmEngine:
             state=job.state,
             phase=job.phase,
             ending=job.state == "COMPLETING",
+            is_node_failure=job.state == "NODE_FAIL",
             reason=job.reason if waits else "",
             position=queue.position(job) if waits else None,
             left_s=job.left_s if job.phase == "running" else None,

@@ -30,6 +30,7 @@ from dtctl.transport import payload
 HOLDERS_S = 300.0
 """How long the nodes may take to start their holders: some wake up first."""
 LOOK_S = 0.2
+AGAIN_S = 2.0
 END_S = 20.0
 
 
@@ -58,7 +59,7 @@ def run(submission: Submission, environ: Mapping[str, str]) -> int:
     with Holders(job, names, ends) as holders:
         gpus = holders.await_all()
         addresses = queue.node_addresses(folded)
-        nodes = tuple(Node(name, addresses.get(name, name), count_of(gpus[name])) for name in names)
+        nodes = tuple(Node.of(name, addresses.get(name, name), gpus[name]) for name in names)
         run_id = run_of(submission.run, restarts)
         given = Given(job, run_id, nodes)
         say(f"job {job} on {folded}: run {run_id}")
@@ -142,37 +143,58 @@ class Holders:
                     self._ends.ask()
 
 
-def count_of(devices: str) -> int | None:
-    """The number of GPUs in CUDA_VISIBLE_DEVICES; None if Slurm has not set it."""
-    named = [one for one in devices.split(",") if one]
-    return len(named) if named else None
-
-
 def follow(submission: Submission, given: Given, ends: Ends) -> int:
-    """Starts the run and waits for its end; stops it when the job is to end. Returns the exit code of `up -f`."""
+    """Starts the run and waits for its end; stops it when the job is to end. Returns its result as an exit code."""
+    file = ["-c", submission.file]
     words = [word for override in submission.overrides for word in ("--set", override)]
-    up = subprocess.Popen(
-        [*DTCTL, "up", submission.file, *words, "--follow", "--replace"],
+    code = typed(["up", *file, *words, "--follow", "--replace"], submission, given, ends)
+    while not ends.asked and goes_on(given.run):
+        say(f"run {given.run} goes on, and is followed again")
+        time.sleep(AGAIN_S)
+        code = typed(["wait", *file, "--run", given.run], submission, given, ends)
+    return code
+
+
+def typed(words: list[str], submission: Submission, given: Given, ends: Ends) -> int:
+    """The exit code of a command of dtctl's that follows the run; the run is stopped when the job is to end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dtctl", *words],
         env={**os.environ, VARIABLE: given.to_json()},
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # Slurm's SIGTERM to the script would end it before the run
         preexec_fn=_end_with_script,
     )
-    while up.poll() is None and not ends.asked:
+    while process.poll() is None and not ends.asked:
         time.sleep(LOOK_S)
-    if up.poll() is None:
+    if process.poll() is None:
         if stop(submission, given):
             with suppress(subprocess.TimeoutExpired):
-                up.wait(ENDS_S)
-        if up.poll() is None:
-            up.send_signal(signal.SIGINT)  # cancels a start, and leaves a run alone
+                process.wait(ENDS_S)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # cancels a start, and leaves a run alone
             with suppress(subprocess.TimeoutExpired):
-                up.wait(END_S)
-    code = up.poll()
+                process.wait(END_S)
+    code = process.poll()
     if code is None:
-        up.kill()
+        process.kill()
         return ExitCode.TERMINATED
     return code if code >= 0 else 128 - code
+
+
+def goes_on(run: str) -> bool:
+    """Whether the run has begun and is not over, though the command that followed it has ended."""
+    from dtctl.operations.history import Memory
+    from dtctl.operations.status import status
+    from dtctl.transport.connect import Transports
+
+    record = Memory().load(run)
+    if record is None or not record.begun:
+        return False
+    try:
+        return not status(record, Transports()).verdict.outcome.decided
+    except DtctlError as error:
+        say(f"run {run}: {error.summary}")
+        return True
 
 
 def _end_with_script() -> None:
@@ -182,7 +204,6 @@ def _end_with_script() -> None:
 
 PR_SET_PDEATHSIG = 1
 """prctl(2)"""
-DTCTL = (sys.executable, "-m", "dtctl")
 
 
 def stop(submission: Submission, given: Given) -> bool:

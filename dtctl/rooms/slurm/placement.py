@@ -18,11 +18,21 @@ VARIABLE = "DTCTL_SLURM_NODES"
 
 @dataclass(frozen=True)
 class Node:
-    """A node of an allocation. `gpus`: how many the job has there; None: Slurm has said nothing of GPUs."""
+    """A node of an allocation. `gpus`: how many the job has there; None: Slurm has said nothing of GPUs.
+    `gpu_numbers`: as in Host (model.py).
+    """
 
     name: str
     address: str
     gpus: int | None = None
+    gpu_numbers: str = ""
+
+    @classmethod
+    def of(cls, name: str, address: str, devices: str) -> Node:
+        """`devices`: what Slurm has written to CUDA_VISIBLE_DEVICES of a step there."""
+        named = [one for one in devices.split(",") if one]
+        numbers = ",".join(named) if all(one.isdecimal() for one in named) else ""
+        return cls(name, address, len(named) or None, numbers)
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,13 @@ def _host(host: Host, node: Node, job: str, python: str | None) -> Host:
     gpus = host.gpus if node.gpus is None else node.gpus
     reach = OtherTransport(TRANSPORT, f"{job}/{node.name}")
     return dataclasses.replace(
-        host, name=node.name, reach=reach, address=node.address, gpus=gpus, python=host.python or python
+        host,
+        name=node.name,
+        reach=reach,
+        address=node.address,
+        gpus=gpus,
+        gpu_numbers=node.gpu_numbers,
+        python=host.python or python,
     )
 
 

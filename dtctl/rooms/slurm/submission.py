@@ -84,11 +84,13 @@ def submit(submission: Submission, cluster: Cluster, environ: Mapping[str, str])
     path = directory() / f"{submission.run}.json"
     make_private(directory())
     replace_file(path, submission.to_json().encode())
+    replace_file(log_of(submission.run), b"")  # Slurm appends to it, and would let others read a file of its own
     kept = {name: value for name, value in environ.items() if name in KEPT or not name.startswith(OF_ANOTHER_JOB)}
     try:
         printed = queue.ask(["sbatch", *options(submission, cluster)], content=script(path), environ=kept)
     except DtctlError:
-        path.unlink(missing_ok=True)
+        for own in (path, log_of(submission.run)):
+            own.unlink(missing_ok=True)
         raise
     return printed.strip().partition(";")[0]
 

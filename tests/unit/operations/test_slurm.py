@@ -92,6 +92,21 @@ def test_data_of_the_shared_file_system_is_read_where_it_is(tmp_path: Path) -> N
     assert (found.dirs["data"], found.data.source) == (f"{tmp_path}/set", None)
 
 
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [("", (None, "")), ("2,3", (2, "2,3")), ("GPU-1f,GPU-2e", (2, ""))],
+)
+def test_gpus_of_a_node_are_those_that_slurm_names(devices: str, expected: tuple[int | None, str]) -> None:
+    node = Node.of("n1", "10.1.0.1", devices)
+    assert (node.gpus, node.gpu_numbers) == expected
+
+
+def test_trainers_see_the_gpus_that_the_job_has(tmp_path: Path) -> None:
+    nodes = [Node.of("n7", "10.1.0.7", "2,3"), *NODES[1:]]
+    plan = plan_run(placed(cluster_of(tmp_path), nodes, "12", "python3"), {}, local_python="python3")
+    assert {str(task.id): task.env["CUDA_VISIBLE_DEVICES"] for task in plan.tasks if task.gpus}["worker:0"] == "2,3"
+
+
 def test_too_few_nodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="job 12 has 3 nodes, and the cluster needs 4"):
         placed(cluster_of(tmp_path), NODES[:3], "12", "python3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections.abc import Mapping
@@ -166,6 +167,14 @@ def test_following_shows_awaited_and_unreachable_hosts() -> None:
     away = told_of(hosts={"d": {"connected": False}})
     assert news(told_of(), away) == ["d is unreachable"]
     assert news(away, told_of()) == ["d is back"]
+
+
+def test_following_goes_on_when_a_spare_has_taken_the_place_of_a_lost_host() -> None:
+    away = told_of(hosts={"d": {"connected": False}})
+    now = told_of()
+    contacts = {host: one for host, one in now.contacts.items() if host != "d"}
+    replaced = dataclasses.replace(now, view={**now.view, "hosts": contacts})
+    assert news(away, replaced) == []
 
 
 def test_incidents_from_before_following_are_not_shown() -> None:
