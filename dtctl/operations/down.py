@@ -28,6 +28,7 @@ from dtctl.operations.stop import (
     stop,
     unseen,
 )
+from dtctl.operations.waiting import without_machines
 from dtctl.transport.seam import Transport
 
 
@@ -64,8 +65,15 @@ def down(
     """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`.
 
     Runs that are over go from hosts that have no task any more, too, unless the record is about one run.
-    Each host has one connection, and all are opened while the coordinator is asked: some hosts are far.
+    Each host has one connection, and all are opened while the coordinator is asked: some hosts are far. A run that
+    waits for machines is taken out of the queue first.
     """
+    if (held := without_machines(record)) is not None and held.phase == "pending":
+        left = stop(record, transport, tuple(record.roster), order, report, before)
+        with PersistentTransport(transport) as kept:
+            cleared = _down(record, kept, transport, order, report, None)
+        ended = dataclasses.replace(cleared.stop, stopped=left.stopped, already=())
+        return dataclasses.replace(cleared, stop=ended)
     with PersistentTransport(transport) as kept:
         kept.expect(record.routes_to(record.hosts)[0])
         return _down(record, kept, transport, order, report, before)

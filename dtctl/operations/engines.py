@@ -54,6 +54,8 @@ class Submitted:
     machines: int
     log: str = ""
     """The file that holds what the run's controller prints there."""
+    short_of_s: float = 0.0
+    """How long the time limit has to be at least, where it is shorter: the run may be stopped as soon as it starts."""
 
 
 class Engine(Protocol):
@@ -96,7 +98,8 @@ def require_own_hosts(cluster: Cluster, command: str) -> None:
     """Raises UsageError for a command about the hosts of a file whose runs are on machines of an engine."""
     if cluster.on != HERE:
         raise UsageError(
-            f"{command} is about the hosts of the file, and on: {cluster.on} means other machines, which a run gets late",
+            f"{command} is about the hosts of the file, which on: {cluster.on} does not use",
+            detail="a run gets its machines when its job starts",
             hint="dtctl up    submits the run; --set on=ssh    means the hosts of the file",
         )
 

@@ -17,9 +17,10 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.client import Conversations, Request, knows_no_run
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
 from dtctl.operations.coordinator import First, ask_about, ask_whole_run, status_by_coordinator
+from dtctl.operations.engines import Allocation
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable
-from dtctl.operations.waiting import without_machines
+from dtctl.operations.waiting import leave_queue, without_machines
 from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -205,8 +206,8 @@ def stop(
     `report` hears of tasks that take longer than a second, from the threads of their hosts.
     """
     everything = set(tasks) == set(record.roster)
-    if everything and (phase := without_machines(record)):
-        return _without_machines(record, phase)
+    if everything and (held := without_machines(record)) is not None:
+        return _without_machines(record, held, before)
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
     first = pin_current_run(None if everything else tasks, before)
@@ -237,10 +238,13 @@ def stop(
     return dataclasses.replace(result.and_then(direct), promised=promised)
 
 
-def _without_machines(record: RunRecord, phase: str) -> StopResult:
-    """The result for a run that has no machines yet, or none any more."""
-    every = tuple(record.roster)
-    return StopResult(already=every, known=record) if phase == "ended" else StopResult(stopped=every, known=record)
+def _without_machines(record: RunRecord, held: Allocation, before: Before | None) -> StopResult:
+    """Ends a run that has no machines yet, or none any more."""
+    every, waits = tuple(record.roster), held.phase == "pending"
+    if before is not None:
+        before(ending(record, every if waits else ()))
+    leave_queue(record, held)
+    return StopResult(stopped=every, known=record) if waits else StopResult(already=every, known=record)
 
 
 def _silences(view: RunView | None) -> Mapping[str, float | None] | None:

@@ -49,22 +49,21 @@ def given_back(found: RunStatus, allocation: Allocation) -> RunStatus:
     return dataclasses.replace(found, tasks=tasks, verdict=verdict, coordination=None, away=None, errors={})
 
 
-def without_machines(record: RunRecord) -> str:
-    """The phase of a run that has no machines, so that there is nothing to stop on any; empty for others.
-
-    One that waits for them is taken out of the queue.
-    """
-    engine = engine_of_record(record)
-    allocation = engine.allocation(record) if engine is not None else None
+def without_machines(record: RunRecord) -> Allocation | None:
+    """What is known of the machines of a run that has none now, so that there is nothing to stop on any; else None."""
+    allocation = allocation_of(record)
     deadline = time.monotonic() + REQUEUE_S
-    while engine is not None and allocation is not None and allocation.ending and time.monotonic() < deadline:
+    while allocation is not None and allocation.ending and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-        allocation = engine.allocation(record)
-    if engine is None or allocation is None or allocation.phase == "running":
-        return ""
-    if allocation.phase == "pending":
+        allocation = allocation_of(record)
+    return allocation if allocation is not None and allocation.phase != "running" else None
+
+
+def leave_queue(record: RunRecord, allocation: Allocation) -> None:
+    """Takes a run that waits out of the queue of its engine."""
+    engine = engine_of_record(record)
+    if engine is not None and allocation.phase == "pending":
         engine.cancel(allocation)
-    return allocation.phase
 
 
 REQUEUE_S = 30.0

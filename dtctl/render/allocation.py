@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.operations.engines import Allocation, Submitted
-from dtctl.render.errors import note
+from dtctl.render.errors import note, show_warning
 from dtctl.render.format import count, duration
 from dtctl.render.terminal import console
 
@@ -22,5 +22,11 @@ def line(found: Allocation) -> str:
 def show_submitted(queued: Submitted) -> None:
     machines = count(queued.machines, "node")
     console.say(f"submitted job {queued.job}: run {queued.record.run} waits for {machines}")
+    if queued.short_of_s:
+        least = duration(queued.short_of_s)
+        show_warning(
+            "the time limit is so short that Slurm may stop the run as soon as it starts",
+            hint=f"slurm: {{time: {least}}}    or more; or a shorter grace",
+        )
     if queued.log:
         note(f"its output goes to {queued.log}")

@@ -14,7 +14,7 @@ from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.placement import TRANSPORT, given, machines, placed, unknown_nodes
-from dtctl.rooms.slurm.submission import Submission, log_of, run_of, submit
+from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, log_of, run_of, submit
 
 
 class SlurmEngine:
@@ -35,7 +35,7 @@ class SlurmEngine:
         submission = Submission(
             run=record.run,
             file=str(cluster.file),
-            overrides=(*cluster.overrides, f"on={TRANSPORT}"),
+            overrides=(*(one for one in cluster.overrides if not one.startswith("on=")), f"on={TRANSPORT}"),
             grace_s=cluster.grace_s,
             requeue=cluster.slurm.requeue,
         )
@@ -47,7 +47,9 @@ class SlurmEngine:
         log = (
             "" if any(word.startswith(("--output", "-o")) for word in cluster.slurm.words) else str(log_of(record.run))
         )
-        return Submitted(dataclasses.replace(record, hosts=hosts), job, len(machines(cluster)), log)
+        limit, least = limit_s(cluster), least_limit_s(cluster)
+        short_of_s = least if limit is not None and limit < least else 0.0
+        return Submitted(dataclasses.replace(record, hosts=hosts), job, len(machines(cluster)), log, short_of_s)
 
     def allocation(self, record: RunRecord) -> Allocation | None:
         if given(os.environ) is not None:  # within the job

@@ -53,7 +53,7 @@ class Submission:
             return None
 
     def keep_step(self, step: int) -> None:
-        """Without it the next start is not compared with this one."""
+        """Keeps the step of this start; if it cannot be written, the next start is not compared with this one."""
         with suppress(OSError):
             replace_file(_step_file(self.run), str(step).encode())
 
@@ -105,11 +105,27 @@ def script(path: Path) -> str:
     return f"#!/bin/sh\nexec {words}\n"
 
 
+LATE_S = 60.0
+"""Slurm looks at time limits every 30 s, and sends its warning early rather than late (sbatch(1), --signal)."""
+
+
+def warned_s(grace_s: float) -> int:
+    """How long before the time limit a run is stopped: servers end after the others."""
+    return math.ceil(2 * grace_s + ENDS_S)
+
+
+def limit_s(cluster: Cluster) -> float | None:
+    return cluster.slurm.time_s or cluster.active_deadline_s
+
+
+def least_limit_s(cluster: Cluster) -> float:
+    """The shortest time limit with which a run is not stopped at once."""
+    return warned_s(cluster.grace_s) + LATE_S
+
+
 def options(submission: Submission, cluster: Cluster) -> list[str]:
     """The options of `sbatch`. Of two of one kind it takes the last, so that those of the file come last."""
     slurm = cluster.slurm
-    limit_s = slurm.time_s or cluster.active_deadline_s
-    warned_s = math.ceil(2 * submission.grace_s + ENDS_S)  # servers end after the others
     said = {
         "job-name": cluster.name,
         "nodes": str(len(machines(cluster))),
@@ -117,11 +133,11 @@ def options(submission: Submission, cluster: Cluster) -> list[str]:
         "cpus-per-task": str(slurm.cpus or most_tasks(cluster)),
         "partition": slurm.partition,
         "account": slurm.account,
-        "time": _clock(limit_s) if limit_s else None,
+        "time": _clock(limit) if (limit := limit_s(cluster)) else None,
         "gres": slurm.gres,
         "gpus-per-node": str(most_gpus(cluster)) if most_gpus(cluster) and not slurm.gres else None,
         "constraint": slurm.constraint,
-        "signal": f"B:TERM@{min(warned_s, 65535)}",
+        "signal": f"B:TERM@{min(warned_s(submission.grace_s), 65535)}",
         "output": str(log_of(submission.run)),
         "open-mode": "append",
         "chdir": str(directory()),

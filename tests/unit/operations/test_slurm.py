@@ -23,7 +23,7 @@ from dtctl.render.allocation import line
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.engine import SlurmEngine
 from dtctl.rooms.slurm.placement import Given, Node, machines, placed
-from dtctl.rooms.slurm.submission import Submission, options, run_of, script
+from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, options, run_of, script
 from dtctl.transport.connect import Transports
 
 DIGITS = """\
@@ -133,6 +133,12 @@ SUBMISSION = Submission("digits-20260101-000000-0a0b", "/p/cluster.yaml", (), 30
 )
 def test_options_of_sbatch_follow_from_the_file(more: str, expected: list[str], tmp_path: Path) -> None:
     assert set(expected) <= set(options(SUBMISSION, cluster_of(tmp_path, more)))
+
+
+@pytest.mark.parametrize(("more", "least"), [("grace: 5s\nslurm: {time: 99s}\n", 100), ("slurm: {time: 150s}\n", 0)])
+def test_a_time_limit_within_which_slurm_warns_at_once_is_reported(more: str, least: int, tmp_path: Path) -> None:
+    found = cluster_of(tmp_path, more)
+    assert (least_limit_s(found) if (limit_s(found) or 0) < least_limit_s(found) else 0) == least
 
 
 def test_gres_takes_the_place_of_gpus_per_node(tmp_path: Path) -> None:
