@@ -57,6 +57,8 @@ class SlurmEngine:
         jobs = {_job(host.reach) for host in record.hosts.values() if isinstance(host.reach, OtherTransport)}
         if len(jobs) != 1 or not (name := jobs.pop()):
             return None
+        if os.environ.get("SLURM_JOB_ID") == name:  # the batch script, which has the machines until the job has ended
+            return None
         job = queue.own_jobs().get(name)
         if job is None:
             return Allocation(TRANSPORT, name, "UNKNOWN", "ended")
