@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
+from collections import Counter
 
 from dtctl.agent.host.secrets import hide_variable
 from dtctl.agent.records.values import CODE, HOME, PATH, PYTHON
@@ -19,6 +20,19 @@ FREE_PORT = 20000
 _NODE = "dtctl-node-{}"
 _NODES = re.compile(r"dtctl-node-(\d+)(?!\d)")
 _MARKS = {CODE: "${code}", HOME: "${HOME}", PYTHON: "python3", PATH: "${PATH}"}
+
+_ENDING = """\
+# Tasks that still run are asked to end, and may save; srun itself would kill them at once.
+end() {{
+    steps=$(jobs -p)
+    [[ $steps ]] || return
+    trap '' TERM
+    scancel --signal=TERM "$SLURM_JOB_ID"
+    {{ sleep {grace_s}; kill $steps; }} 2>/dev/null &
+    wait $steps
+    kill $!
+}}
+"""
 
 _END = """\
 # The run ends well when the tasks that decide have; it fails with the first other that fails.
@@ -64,7 +78,7 @@ def batch(cluster: Cluster, plan: RunPlan, header: list[str], code_id: str) -> s
         *header,
         f"#SBATCH --job-name={cluster.name}",
         f"#SBATCH --nodes={len(nodes)}",
-        f"#SBATCH --ntasks={len(tasks)}",
+        f"#SBATCH --ntasks-per-node={max(Counter(task.host for task in tasks).values())}",
         *([f"#SBATCH --gpus-per-node={gpus}"] if gpus else []),
         *([f"#SBATCH --time={max(1, round(cluster.active_deadline_s / 60))}"] if cluster.active_deadline_s else []),
         f"#SBATCH --signal=B:TERM@{max(1, round(cluster.grace_s))}",
@@ -73,7 +87,8 @@ def batch(cluster: Cluster, plan: RunPlan, header: list[str], code_id: str) -> s
         'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
         "declare -A task_of deciding vital",
         "trap 'exit 143' TERM",
-        "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT",
+        "trap end EXIT",
+        *_ENDING.format(grace_s=max(1, round(cluster.grace_s))).splitlines(),
     ]
     for task in tasks:
         lines += ["", f"# {task.id}", *_step(task, nodes.index(task.host), len(shares[task.id] or ()))]
