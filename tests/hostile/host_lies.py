@@ -372,6 +372,8 @@ LIES: dict[str, Lie] = {
     "an interface of escapes": reported("speed result", within("minutes.0.interfaces", {ESCAPES: {}})),
     "a variable of escapes": reported("speed result", within("parameters.largest.0.name", ESCAPES)),
     "shards without bytes": reported("speed result", within("parameters.shards", [])),
+    "a checkpoint of no time": reported("speed result", within("saves", [{"size_bytes": 1}])),
+    "a strategy of escapes": reported("speed result", within("strategy", ESCAPES)),
     "event files of nowhere": reported("event_dirs result", put(folders=[], dirs=[])),
     "no TensorBoard anywhere": reported("event_dirs result", put(tensorboard=None, tried=[ESCAPES])),
     "bytes of a connection that nobody opened": after(
