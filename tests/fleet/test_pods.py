@@ -138,7 +138,7 @@ def started(pods: list[Pod]) -> Iterator[list[subprocess.Popen[str]]]:
             yield running
         finally:
             for pod in pods:
-                pod.host.exec("sh", "-c", "pkill -TERM -f holder.py || true", root=True)
+                pod.host.exec("sh", "-c", "pkill -TERM -f holder[.]py || true", root=True)
 
 
 def test_agents_in_pods_recover_a_task_and_are_stopped_over_kubectl(user: Desk, fleet: Fleet) -> None:
