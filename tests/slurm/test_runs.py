@@ -9,7 +9,7 @@ import pytest
 
 from tests.desk import cluster_text
 from tests.hosts.slurm import URGENT, Slurm
-from tests.slurm.conftest import CLUSTER, SlurmDesk
+from tests.slurm.conftest import SlurmDesk
 from tests.waiting import eventually
 
 
@@ -133,7 +133,10 @@ def test_an_urgent_job_preempts_a_run_which_saves_and_continues(slurm: Slurm, us
 
 @pytest.mark.nightly
 def test_a_crashed_node_is_replaced_by_a_spare(slurm: Slurm, user: SlurmDesk) -> None:
-    user.write_cluster(CLUSTER + "spares: [node-3]\n", hosts="hosts:\n  node-[1-3]:\n", until_file="/home/train/enough")
+    text = cluster_text(
+        recovery="{max_restarts: 2, backoff: 100ms..200ms, replace: 45s}", spares="[node-3]", grace="1s"
+    )
+    user.write_cluster(text, hosts="hosts:\n  node-[1-3]:\n", until_file="/home/train/enough")
     job = user.up()
     user.wait_for_states("running")
     slurm.crash(slurm["n2"])
