@@ -104,7 +104,7 @@ def spacys(name: str = "model-best") -> Files:
 
 
 def orbaxes(name: str = "500") -> Files:
-    """As orbax-checkpoint 0.12 lays it out, with a database of OCDBT."""
+    """The files of a checkpoint as orbax-checkpoint 0.12 lays them out, with a database of OCDBT."""
     ended = json.dumps({"item_handlers": {}, "commit_timestamp_nsecs": 1795471791397796842}).encode()
     node, manifest = _ocdbt(0x0CDB20DE, b"keys" * 20), _ocdbt(0x0CDB3A2A, b"config" * 20)
     return {

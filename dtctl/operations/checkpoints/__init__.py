@@ -186,8 +186,9 @@ def chosen(places: Sequence[Checkpoints], wanted: str | None) -> Found:
     if whole:
         return whole[0]
     if fit:
+        best = max(fit, key=lambda one: len(one.checkpoint["held"]))  # another host may have an empty directory alone
         raise DtctlError(
-            f"{at(fit[0].host, fit[0].path)} is not complete: {fit[0].checkpoint['problem']}",
+            f"{at(best.host, best.path)} is not complete: {best.checkpoint['problem']}",
             hint="dtctl checkpoints    shows which others there are",
         )
     there = ", ".join(dict.fromkeys(_called(one) for one in known if one.whole))

@@ -53,8 +53,7 @@ def _user(one: GpuUser) -> str:
 
 def _why_none(known: Gpus) -> str:
     """The hosts of one sentence share a line; without a driver there is nothing else to say."""
-    if known["problem"] in ("", "no_driver"):
-        return "no GPUs"
-    if known["problem"] == "silent":
-        return "its GPUs are unknown, as their driver does not answer"
-    return f"its GPUs are unknown: {known['text']}"
+    return _WHY_NONE.get(known["problem"], f"its GPUs are unknown: {known['text']}")
+
+
+_WHY_NONE = {"": "no GPUs", "no_driver": "no GPUs", "silent": "its GPUs are unknown, as their driver does not answer"}

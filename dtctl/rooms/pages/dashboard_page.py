@@ -146,7 +146,7 @@ _REFUSALS = {
     405: (
         "Nothing can be changed here",
         "The page only shows: other commands change a run.",
-        "dtctl help    lists them",
+        "dtctl --help    lists them",
     ),
     503: (
         "Too many pages are open",

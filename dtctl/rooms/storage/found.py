@@ -65,7 +65,7 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
 
 
 def _wholes(place: Place, groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
-    """With all objects of those that are directories; and those that have more than may be listed."""
+    """Returns the groups with all objects of those that are directories, and the names of those that have too many."""
     wholes: list[Group] = []
     too_large: list[str] = []
     for group in groups:

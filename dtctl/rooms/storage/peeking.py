@@ -16,7 +16,7 @@ _NOTE = r"(?s)(?:.+\.index|trainer_state\.json|meta\.json|strings\.json|.+\.inde
 
 
 class TooLarge(Exception):
-    """So much of the object would have to be read that it is not."""
+    """Raised where judging an object would mean reading more of it than is allowed."""
 
 
 class Peek:
@@ -64,7 +64,7 @@ class Peek:
         return [(0, _LENGTH_BYTES + length)] if length <= min(self._size - _LENGTH_BYTES, safetensors.MOST_READ) else []
 
     def _of_archive(self, row: formats.FileFormat | None) -> list[Range]:
-        """Of a file of `torch.save` or of Keras: an archive has its table of contents at its end."""
+        """The ranges to read of a file of `torch.save` or Keras: an archive has its table of contents at its end."""
         head_bytes = torch_files.HEAD_BYTES if self._is_single and _has_step_inside(row, self._name) else _HEAD_BYTES
         ends = [(0, min(head_bytes, self._size)), (max(0, self._size - archives.END_BYTES), self._size)]
         tail = self._held(*ends[1])

@@ -84,7 +84,7 @@ class Search:
         )
 
     def whole(self, group: Group) -> Group:
-        """With all objects of a checkpoint that is a directory."""
+        """Returns the group with all its objects, where the checkpoint is a directory."""
         if not group.row.is_directory:
             return group
         found, left = list[Object](), [(f"{group.prefix}/", 0)]

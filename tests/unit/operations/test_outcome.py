@@ -289,6 +289,8 @@ def test_a_run_whose_hosts_do_not_answer_leaves_the_others() -> None:
         if fields["type"] == "metrics":
             reported = {"time": 1.0, "dirs": [], "problems": [], "unread_bytes": 0, "omitted": 0, "folders": []}
             return [{"type": "result", "run": "digits-1", **reported}]
+        if fields["type"] in ("logs", "speed"):  # curves of a log, and the parts of a step
+            return [TransportError("a is down")]
         return agents(session, fields)
 
     found = compare([record("digits-1"), record("digits-2")], FakeTransport(answer))

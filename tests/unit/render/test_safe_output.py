@@ -47,6 +47,7 @@ from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.consent import LocalProgram
 from dtctl.operations.down import Waiters
 from dtctl.operations.drain import Scaled, Scaling
+from dtctl.operations.engines import Submitted
 from dtctl.operations.events import Attempted, EventHistory
 from dtctl.operations.findings import Checked, Facts
 from dtctl.operations.follow import Onward
@@ -63,8 +64,8 @@ from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
 from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
+from dtctl.render import allocation, checkpoints, errors, logs, result, starting, status
 from dtctl.render import checked as checked_screen
-from dtctl.render import checkpoints, errors, logs, result, starting, status
 from dtctl.render import plan as plans
 from dtctl.render.awaiting import OutputPrinter
 from dtctl.render.events import show_entry
@@ -449,6 +450,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_reading": lambda: checkpoints_screen.show_reading(Path(f"a{BAD}")),
     "show_pushed": lambda: checkpoints_screen.show_pushed(poisoned(PUSHED)),
     "show_pruned": lambda: checkpoints_screen.show_pruned(poisoned(PRUNED), dry_run=True),
+    "show_submitted": lambda: allocation.show_submitted(
+        poisoned(Submitted(record("demo-1"), "12", 2, "/log", short_of_s=60.0))
+    ),
     "show_moving_ports": lambda: starting.show_moving_ports(poisoned(ERROR)),
     "show_data_states": lambda: data.show_data_states([poisoned(one) for one in DATA_STATES]),
     "show_data_examples": lambda: data.show_data_examples([poisoned(one) for one in DATA_STATES]),
