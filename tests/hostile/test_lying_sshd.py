@@ -22,8 +22,9 @@ pytestmark = [
     pytest.mark.xdist_group("hosts that lie over SSH"),
 ]
 
+OF_ROOMS = sorted((ROOT / "tests/of_rooms").glob("*.py"))
 PROGRAM = ("__init__.py", "hostile/__init__.py", "hostile/host_answers.py", "hostile/host_lies.py",
-           "hostile/lying_host.py", "hostile/saying.py")  # fmt: skip
+           "hostile/lying_host.py", "hostile/saying.py", *(f"of_rooms/{path.name}" for path in OF_ROOMS))  # fmt: skip
 TRUST = Spoken(("trust", "--yes"))
 
 

@@ -12,7 +12,8 @@ WORDS     what else has to be typed for a command to come as far as its mistake 
 WRONG     commands with a mistake, as in tests/unit/wrong_commands.txt
 SHOWS     rows of SHOWS in tests/unit/render/test_safe_output.py; each function is given the poison
 
-A file imports little, as hosts of the tests read it: what a row of SHOWS needs is imported in its function.
+A file imports the standard library and `tests.hostile.host_answers` alone, as hosts of the tests read it, where dtctl
+is not: what a row of SHOWS needs is imported in its function.
 """
 
 from __future__ import annotations
@@ -23,9 +24,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dtctl.agent.rooms import ROOMS as AGENT_ROOMS
-from dtctl.rooms import ROOMS
-
 Row = tuple[str, dict[str, bool]]
 
 
@@ -35,7 +33,7 @@ def spoken(words: str, *, endless: bool = False, shows: bool = False, partly: bo
 
 
 def rows(part: str) -> list[Any]:
-    """The rows of a part of all rooms, in the order of their table."""
+    """The rows of a part of all rooms, by the names of the rooms."""
     return [row for module in _modules() for row in getattr(module, part, ())]
 
 
@@ -50,6 +48,5 @@ def texts(part: str) -> list[str]:
 
 
 def _modules() -> Iterator[ModuleType]:
-    for room in dict.fromkeys((*ROOMS, *AGENT_ROOMS)):
-        if Path(__file__).with_name(f"{room}.py").is_file():
-            yield import_module(f"{__name__}.{room}")
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
+        yield import_module(f"{__name__}.{path.stem}")
