@@ -14,8 +14,8 @@ SPOKEN = (
 )
 
 HEARD = {
-    "report": "status result, event, events result, metrics result",
-    "dashboard": "status result, event, events result, metrics result",
+    "report": "status result, event, events result, metrics result, speed result",
+    "dashboard": "status result, event, events result, metrics result, speed result",
     "compare": "status result, metrics result, speed result",
 }
 

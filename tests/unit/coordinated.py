@@ -149,6 +149,9 @@ class Agents:
             machine = {"time": 1.0, "cpus": 4, "load": 0.5, "memory_bytes": 9, "available_bytes": 8, "waiting": {}}
             tasks = {str(task): {"frozen": str(task) == "ps:1"} for task in self.run.tasks_on(host)}
             return [{"type": "result", "run": self.run.run, "time": 1.0, "machine": machine, "tasks": tasks}]
+        if kind == "speed":
+            unmeasured: dict[str, Any] = {"minutes": [], "whole": None, "since": None, "parameters": None}
+            return [{"type": "result", "run": self.run.run, "time": 1.0, **unmeasured}]
         about = {"type": "result", "run": self.run.run, "inventory": self.inventory}
         if kind in ("stop", "down"):
             own = [str(task) for task in self.run.tasks_on(host)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dtctl.render.format import count, duration, size
+from dtctl.render.format import size
 from dtctl.render.terminal import console
 from dtctl.rooms.speed.facts import Facts
 from dtctl.rooms.speed.figures_screen import percent, rate_of
 from dtctl.rooms.speed.operation import Speed
-from dtctl.rooms.speed.verdict_screen import sentences
+from dtctl.rooms.speed.telling import told, without_verdict
 
-MOST_VERDICTS = 4
 MOST_MATRIX = 10
 """The most tasks whose traffic is shown as a matrix; of larger runs the largest flows are listed."""
 MOST_FLOWS = 20
@@ -31,33 +30,14 @@ def show_speed(speed: Speed) -> None:
 
 def lines_of(speed: Speed) -> list[str]:
     """The verdicts in lines."""
-    assert speed.facts is not None
-    when = f"{speed.judged} of the last minutes" if speed.judged else "less than a minute"
-    ended = speed.age_s is not None and speed.age_s > 120
-    age = f", until {duration(speed.age_s or 0)} ago" if ended else ""
-    if not speed.judged:
-        return [f"no verdict yet: it takes a whole minute in which all tasks train (measured: {when}{age})", ""]
-    if not speed.verdicts:
-        return [*_nothing(speed.facts), f"  measured: {when}{age}", ""]
     lines: list[str] = []
-    for verdict in speed.verdicts[:MOST_VERDICTS]:
-        head, evidence, remedy = sentences(verdict, speed.facts)
-        lines += [head, *(f"  {line}" for line in evidence)]
-        lines += [f"  it was so in {verdict.minutes} of the last {count(speed.judged, 'minute')}{age}"]
-        lines += [f"what to change: {remedy}"]
-        if verdict.expected is not None:
-            lines.append(f"  expected: {_range(*verdict.expected)} times the steps/s{_rate(speed.facts)}")
-        lines.append("")
+    for one in told(speed):
+        lines += [one.head, *(f"  {line}" for line in one.evidence), f"what to change: {one.remedy}"]
+        lines += [f"  expected: {one.expected}"] * bool(one.expected) + [""]
+    if not lines:
+        head, *more = without_verdict(speed)
+        lines = [head, *(f"  {line}" for line in more), ""]
     return lines
-
-
-def _nothing(facts: Facts) -> list[str]:
-    if not facts.workers:
-        return ["no verdict: no task that trains was measured"]
-    least = min(facts.computes(task)[0] for task in facts.workers)
-    most = max(facts.computes(task)[1] for task in facts.workers)
-    spread = f"{percent(least)} to {percent(most)}" if round(100 * least) != round(100 * most) else percent(most)
-    return [f"nothing stands out: the workers compute {spread} of the time"]
 
 
 def _show_table(facts: Facts) -> None:
@@ -112,11 +92,3 @@ def _show_traffic(facts: Facts) -> None:
 
 def _cell(carried: float | None) -> str:
     return "-" if carried is None else size(carried)
-
-
-def _range(least: float, most: float) -> str:
-    return f"{least:.1f} to {most:.1f}" if f"{least:.1f}" != f"{most:.1f}" else f"{most:.1f}"
-
-
-def _rate(facts: Facts) -> str:
-    return "" if facts.rate is None else f" (now {facts.rate:.3g})"

@@ -81,6 +81,21 @@ def test_scalars_are_read_now_and_then_and_once_more_at_the_end(monkeypatch: pyt
         assert agents.asked_of("metrics").count("c") == 3
 
 
+def test_the_speed_is_judged_each_half_a_minute_and_once_more_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    agents = Told(viewed())
+    with Following(record(), FakeTransport(agents), {}) as following:
+        for at, times in ((100.0, 1), (110.0, 1), (129.0, 1), (130.0, 2), (140.0, 2)):
+            now[0] = at
+            following.report()
+            assert agents.asked_of("speed").count("c") == times
+        agents.view = viewed("Succeeded", "all is done", tasks={task: entry("succeeded", code=0) for task in TASKS})
+        following.report()
+        following.report()
+        assert agents.asked_of("speed").count("c") == 3
+
+
 TASKS = ("ps:0", "ps:1", "worker:0", "worker:1")
 
 

@@ -31,6 +31,7 @@ from dtctl.rooms.pages.report.configuration import Configuration, configuration_
 from dtctl.rooms.pages.report.logged import LoggedSteps
 from dtctl.rooms.pages.report.timeline import Timeline
 from dtctl.rooms.pages.report.timeline import timeline as timeline_of
+from dtctl.rooms.speed.operation import Speed, speed
 from dtctl.transport.seam import Transport
 
 POINTS = 400
@@ -74,6 +75,8 @@ class Report:
     """Loss and steps per second by the lead's log, where there are no scalars."""
     hosts: tuple[HostFacts, ...]
     configuration: Configuration
+    speed: Speed | None = None
+    """Why the run is not faster; None: nothing was measured."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     """Host -> why it did not answer completely."""
     unasked: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -94,6 +97,8 @@ def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) 
 SCALARS_EVERY_S = 10.0
 SCALARS_SHARE = 0.05
 """The largest share of the time that is spent on scalars: each host reads its event files."""
+SPEED_EVERY_S = 30.0
+"""Whole minutes are judged."""
 
 
 class Following(AbstractContextManager["Following"]):
@@ -119,6 +124,8 @@ class Following(AbstractContextManager["Following"]):
         self._scalars = Metrics(None, ())
         self._logged = LoggedSteps()
         self._next_scalars = 0.0
+        self._speed: Speed | None = None
+        self._next_speed = 0.0
         self._was_over = False
 
     def __exit__(self, *_: object) -> None:
@@ -134,12 +141,14 @@ class Following(AbstractContextManager["Following"]):
         found = with_storage(status(self._record, self._kept))
         if found.time:
             self._record = found.record
+            has_just_ended = is_over(found) and not self._was_over
             self._read_events()
-            self._read_scalars(now=is_over(found) and not self._was_over)
+            self._read_scalars(now=has_just_ended)
+            self._read_speed(now=has_just_ended)
             self._was_over = is_over(found)
         greetings = {host: one.facts for host, one in self._noting.greeted.items()}
         logged = () if self._scalars.series else self._logged.series(self._record)
-        return put_together(found, self._events, self._scalars, greetings, self._environ, logged)
+        return put_together(found, self._events, self._scalars, greetings, self._environ, logged, self._speed)
 
     def _read_events(self) -> None:
         """The new events; all of them if the hosts report them in place of the coordinator."""
@@ -165,6 +174,14 @@ class Following(AbstractContextManager["Following"]):
                 self._logged.read(self._record, self._kept)
             took = time.monotonic() - began
             self._next_scalars = began + max(SCALARS_EVERY_S, took / SCALARS_SHARE)
+
+    def _read_speed(self, *, now: bool) -> None:
+        """Agents of an earlier version measure nothing; a host without an answer is named where its state is read."""
+        began = time.monotonic()
+        if began >= self._next_speed or now:
+            found = speed(self._record, self._kept)
+            self._speed = found if found.facts is not None else self._speed
+            self._next_speed = began + SPEED_EVERY_S
 
 
 def own_of(metrics: Metrics, record: RunRecord) -> Metrics:
@@ -194,6 +211,7 @@ def put_together(
     greetings: Mapping[str, Mapping[str, Any]],
     environ: Mapping[str, str],
     logged: Sequence[Series] = (),
+    judged: Speed | None = None,
 ) -> Report:
     happenings = events.lines
     errors = _first_of_each_host(found.errors, events.errors, scalars.errors)
@@ -211,6 +229,7 @@ def put_together(
             _host(name, found.record, greetings.get(name, {})) for name in dict.fromkeys(found.record.roster.values())
         ),
         configuration=configuration_of(found.record, environ),
+        speed=judged,
         errors=errors,
         unasked=_unasked(errors, {"events": events.errors, "metrics": scalars.errors}),
     )

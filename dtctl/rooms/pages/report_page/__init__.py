@@ -30,6 +30,7 @@ from dtctl.rooms.pages.report.configuration import Configuration
 from dtctl.rooms.pages.report_page import drawings, figures
 from dtctl.rooms.pages.report_page.drawings import templates
 from dtctl.rooms.pages.report_page.failing import failure_of
+from dtctl.rooms.speed.telling import told, without_verdict
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ SECTIONS = (
     Section("result", "Result"),
     Section("tasks", "Tasks", live=True),
     Section("curves", "Curves"),
+    Section("speed", "Speed"),
     Section("logs", "Logs", live=True),
     Section("goodput", "Goodput"),
     Section("timeline", "Timeline"),
@@ -348,6 +350,8 @@ FUNCTIONS = {
     "settings_rows": settings_rows,
     "snapshot_text": snapshot_text,
     "spent": _spent,
+    "told": told,
+    "without_verdict": without_verdict,
     "tags_of_runs": lambda found: figures.tags_of_runs(_series_of(found)),
     "tasks": drawings,
     "version": __version__,
