@@ -50,7 +50,7 @@ MARKED = {
     "lies": ("tests/hostile",),
     "cases": ("tests/unit", "tests/agent", "tests/local", "tests/ssh"),
     "templates": ("tests/templates", "tests/training"),
-    "faults": ("tests/faults", "tests/fleet", "tests/speed"),
+    "faults": ("tests/faults", "tests/fleet", "tests/speed", "tests/slurm"),
 }
 """Where tests are marked `nightly`, and the part that has them."""
 

@@ -23,6 +23,7 @@ WORDS = {
     "export": ["jobset"],
     "replace": ["bad", "spare"],
     "restart": ["worker:0"],
+    "scale": ["worker=1"],
     "ssh": ["bad"],
     "trust": ["--yes"],
 }
