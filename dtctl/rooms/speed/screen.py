@@ -7,7 +7,7 @@ from dtctl.render.terminal import console
 from dtctl.rooms.speed.facts import Facts
 from dtctl.rooms.speed.figures_screen import percent, rate_of
 from dtctl.rooms.speed.operation import Speed
-from dtctl.rooms.speed.telling import told, without_verdict
+from dtctl.rooms.speed.telling_screen import told, without_verdict
 
 MOST_MATRIX = 10
 """The most tasks whose traffic is shown as a matrix; of larger runs the largest flows are listed."""

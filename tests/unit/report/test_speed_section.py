@@ -13,7 +13,7 @@ from dtctl.rooms.pages.report_page import markdown, page
 from dtctl.rooms.speed.facts import merged
 from dtctl.rooms.speed.operation import Speed
 from dtctl.rooms.speed.screen import lines_of
-from dtctl.rooms.speed.telling import told
+from dtctl.rooms.speed.telling_screen import told
 from dtctl.rooms.speed.verdicts import judged
 from tests.unit.report.reports import report
 from tests.unit.test_speed_verdicts import HEALTHY, of_two

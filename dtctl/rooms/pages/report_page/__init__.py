@@ -30,7 +30,7 @@ from dtctl.rooms.pages.report.configuration import Configuration
 from dtctl.rooms.pages.report_page import drawings, figures
 from dtctl.rooms.pages.report_page.drawings import templates
 from dtctl.rooms.pages.report_page.failing import failure_of
-from dtctl.rooms.speed.telling import told, without_verdict
+from dtctl.rooms.speed.telling_screen import told, without_verdict
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
