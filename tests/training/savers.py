@@ -363,6 +363,8 @@ def serve() -> None:
     """Each line of the input is JSON: the words of a command, and the file for its output. It prints the process's id,
     and then how it has ended.
     """
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # a library may print while it is imported
     for line in sys.stdin:
         words, output = json.loads(line)
         for module in MODULES[words[0].partition("-")[0]]:
@@ -379,8 +381,8 @@ def serve() -> None:
                 os._exit(1)
             sys.stdout.flush()
             os._exit(0)
-        say(child)
-        say(os.waitpid(child, 0)[1])
+        print(child, file=answers)
+        print(os.waitpid(child, 0)[1], file=answers)
 
 
 if __name__ == "__main__":

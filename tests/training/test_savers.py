@@ -106,6 +106,8 @@ def server(kind: str, directory: Path) -> Server:
         own = name in ("keras", "tensorflow")
         python = sys.executable if own else str(environment(ENVIRONMENTS.get(name, "torch-libraries")))
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu"}
+        # DeepSpeed compiles an extension; if it is killed meanwhile, its lock holds up all that come later.
+        variables["TORCH_EXTENSIONS_DIR"] = str(directory / "extensions")
         process = subprocess.Popen(
             [python, str(PROGRAM), "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
         )
@@ -251,7 +253,8 @@ def test_where_a_library_saves_by_default_dtctl_does_its_work(kind: str, tmp_pat
         damage(output / names[-1])
         assert "damaged" in user.dtctl("checkpoints", "verify", names[-1], code=1)
         assert repair_directory(str(output))
-        assert (output / names[-1]).parent.joinpath("damaged", Path(names[-1]).name).exists()
+        aside = "damaged-0" if row == "accelerate" else "damaged"
+        assert (output / names[-1]).parent.joinpath(aside, Path(names[-1]).name).exists()
         assert continued(kind, output, 5) == 3
         user.dtctl("checkpoints", "prune", "--keep", "1", "-y")
         assert not (output / names[0]).exists()

@@ -111,6 +111,7 @@ def _set_aside(directory: str, one: Checkpoint, good: Optional[Checkpoint], unti
     kept = os.path.basename(good["prefix"]) if good is not None and _is_beside(good, one) else None
     try:
         with OpenDirectory.of(directory, below, until) as place:
+            place.aside = reading.NUMBERED_ASIDE if one["kind"] == "accelerate" else reading.ASIDE
             if row is formats.TENSORFLOW:
                 if kept is None:
                     place.move_state()
@@ -136,6 +137,8 @@ class OpenDirectory:
 
     def __init__(self, descriptor: int, until: float) -> None:
         self.descriptor = descriptor
+        self.aside = reading.ASIDE
+        """The name of the subdirectory for damaged ones."""
         self._until = until
 
     @classmethod
@@ -262,13 +265,13 @@ class OpenDirectory:
         """The subdirectory for damaged checkpoints; an existing one must belong to us, or to the checkpoints' owner."""
         made = False
         with suppress(FileExistsError):
-            os.mkdir(reading.ASIDE, 0o700, dir_fd=self.descriptor)
+            os.mkdir(self.aside, 0o700, dir_fd=self.descriptor)
             made = True
-        opened = files.directory(reading.ASIDE, self.descriptor)
+        opened = files.directory(self.aside, self.descriptor)
         owners = (os.geteuid(), os.fstat(self.descriptor).st_uid)
         if not made and os.fstat(opened).st_uid not in owners:
             os.close(opened)
-            raise files.Unfit(reading.ASIDE, "belongs to another user")
+            raise files.Unfit(self.aside, "belongs to another user")
         return opened
 
     def _replace(self, name: str, new_name: str, directory: int) -> None:
