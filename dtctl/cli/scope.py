@@ -136,7 +136,8 @@ class Scope:
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
         record = self._meant(for_its_hosts=for_its_hosts)
-        return dataclasses.replace(record, starts=self.memory.starts_of(record))
+        # Without --run it is the newest, which no other has followed: what all records say need not be read again.
+        return record if self.run is None else dataclasses.replace(record, starts=self.memory.starts_of(record))
 
     def _meant(self, *, for_its_hosts: bool) -> RunRecord:
         if self.run is not None:

@@ -253,15 +253,24 @@ def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
     return in_order(_with_sequel(entry, newest) for entry in entries)
 
 
-def in_order(entries: Iterable[HistoryEvent | Attempted]) -> list[HistoryEvent | Attempted]:
-    """The entries, whose times go back nowhere by less than clocks differ: the later line was written after the other,
-    so the clock of its host is slow, and it gets the time of the other.
+class Ordering:
+    """Entries one by one, whose times go back nowhere by less than clocks differ: the later line was written after the
+    other, so the clock of its host is slow, and it gets the time of the other.
     """
-    shown: list[HistoryEvent | Attempted] = []
-    for entry in entries:
-        last = _time(shown[-1]) if shown else 0.0
-        shown.append(_at(entry, last) if last - CLOCKS_AGREE_S <= _time(entry) < last else entry)
-    return shown
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def take(self, entry: HistoryEvent | Attempted) -> HistoryEvent | Attempted:
+        if self._last - CLOCKS_AGREE_S <= _time(entry) < self._last:
+            return _at(entry, self._last)
+        self._last = _time(entry)
+        return entry
+
+
+def in_order(entries: Iterable[HistoryEvent | Attempted]) -> list[HistoryEvent | Attempted]:
+    """The entries as Ordering has them."""
+    return list(map(Ordering().take, entries))
 
 
 def _at(entry: HistoryEvent | Attempted, time: float) -> HistoryEvent | Attempted:

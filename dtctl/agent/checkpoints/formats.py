@@ -75,6 +75,9 @@ class Inspected:
 EPOCH_IN_NAME = r"(?:.*[^A-Za-z])?[Ee]pochs?[_=-]?([0-9]{1,9})(?![0-9])"
 """A number in a name that can only be an epoch: `epoch_3.pt`, `epoch=3.ckpt`, `epoch_3/`."""
 
+ASIDE = "damaged"
+"""The subdirectory to which damaged checkpoints are moved."""
+
 ANY = "*"
 
 
@@ -99,7 +102,8 @@ class Format:
     `pointer`: the file beside it that names the one to restore. `numbered`: a trainer takes the one with the largest
     number, so that a damaged one is in the way of older ones. `newest_link`: names of files that may be links to the
     newest one. Of others the program knows the names. `is_repaired`: whether a damaged one is set aside. `routes`:
-    where its library saves by default, if that is deeper than the searched directory and its subdirectories.
+    where its library saves by default, if that is deeper than the searched directory and its subdirectories. `aside`:
+    the subdirectory for damaged ones.
     """
 
     is_directory = False
@@ -118,6 +122,7 @@ class Format:
         temporary: Optional[str] = None,
         no_checksums: Optional[str] = None,
         routes: Tuple[Route, ...] = (),
+        aside: str = ASIDE,
     ) -> None:
         self.kind = kind
         self.title = title
@@ -131,6 +136,7 @@ class Format:
         self.epoch_name = EPOCH_IN_NAME
         self.no_checksums = no_checksums
         self.routes = routes
+        self.aside = aside
 
     def inspect(self, path: str, budget: Budget) -> Inspected:
         """Raises OSError, Spent, and one of Foreign."""
@@ -217,6 +223,7 @@ class DirectoryFormat(Format):
         is_repaired: bool = True,
         resumes: bool = True,
         links: bool = False,
+        aside: str = ASIDE,
         damage: Callable[[Tree, Check], Tuple[List[str], List[str]]] = Tree.damage,
     ) -> None:
         super().__init__(
@@ -229,6 +236,7 @@ class DirectoryFormat(Format):
             is_repaired=is_repaired and resumes,
             temporary=temporary,
             no_checksums=no_checksums,
+            aside=aside,
         )
         self.marks = marks
         """Small files by which it is recognised and judged, the one that is written last before the others."""
@@ -456,6 +464,8 @@ DIRECTORIES = (
         problem=huggingface.accelerates_problem,
         step=huggingface.accelerates_step,
         marks=("random_states_0.pkl",),
+        # `load_state()` takes what has the largest number in its name, whatever it is, and fails on a name without one.
+        aside="damaged-0",
     ),
     DirectoryFormat(
         "deepspeed",
@@ -516,6 +526,7 @@ DIRECTORIES = (
 
 FORMATS = (TENSORFLOW, *FILES, *DIRECTORIES)
 BY_KIND = {row.kind: row for row in FORMATS}
+ASIDES = {row.aside for row in FORMATS}
 
 ROUTES = tuple(route for row in FORMATS for route in row.routes)
 

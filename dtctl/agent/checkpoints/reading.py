@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
 
-ASIDE = "damaged"
-"""The subdirectory to which damaged checkpoints are moved."""
-NUMBERED_ASIDE = "damaged-0"
-"""The same beside those of accelerate: its `load_state()` takes what has the largest number in its name, whatever it
-is, and fails on a name without one (Accelerator.load_state of accelerate 1.x).
-"""
-ASIDES = (ASIDE, NUMBERED_ASIDE)
-
 LOOK_S = 3.0
 """The time limit of a report; each directory gets a little time even if those before it have used that up.
 
@@ -187,7 +179,7 @@ def _collect(listing: _Look, below: str, listed_only: bool = False) -> List[str]
             for entry in listed:
                 listing.budget.name()
                 is_found = not listed_only and _add(listing.found, below, entry)
-                if is_found or entry.name in ASIDES or re.match(formats.PASSING, entry.name):
+                if is_found or entry.name in formats.ASIDES or re.match(formats.PASSING, entry.name):
                     continue
                 if files.leads_on(entry):
                     row = formats.of_directory(entry.path)

@@ -111,7 +111,7 @@ def _set_aside(directory: str, one: Checkpoint, good: Optional[Checkpoint], unti
     kept = os.path.basename(good["prefix"]) if good is not None and _is_beside(good, one) else None
     try:
         with OpenDirectory.of(directory, below, until) as place:
-            place.aside = reading.NUMBERED_ASIDE if one["kind"] == "accelerate" else reading.ASIDE
+            place.aside = row.aside
             if row is formats.TENSORFLOW:
                 if kept is None:
                     place.move_state()
@@ -137,7 +137,7 @@ class OpenDirectory:
 
     def __init__(self, descriptor: int, until: float) -> None:
         self.descriptor = descriptor
-        self.aside = reading.ASIDE
+        self.aside = formats.ASIDE
         """The name of the subdirectory for damaged ones."""
         self._until = until
 

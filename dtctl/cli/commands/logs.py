@@ -17,7 +17,7 @@ from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.events import Folding
+    from dtctl.operations.events import Folding, Ordering
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.run_record import RunRecord
 
@@ -188,8 +188,8 @@ def events(
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """Follows the log; with -o json every event is one line."""
-    folding = operations.events.Folding()
-    before, begin = _read(scope, record, tail, folding) if tail and not states else ([], None)
+    folding, ordering = operations.events.Folding(), operations.events.Ordering()
+    before, begin = _read(scope, record, tail, folding, ordering) if tail and not states else ([], None)
     for line in before:
         console.say(line)
     with scope.detached("dtctl events -f    follows it again"):
@@ -199,16 +199,18 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
             elif output == "json":
                 document.print_json_line(document.event(event))
             else:
-                for entry in [event] if states else folding.take(event):
+                for entry in [event] if states else map(ordering.take, folding.take(event)):
                     render.events.show_entry(entry)
         for rest in folding.rest():
             render.events.show_entry(rest)
 
 
-def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple[list[str], int | None]:
+def _read(
+    scope: Scope, record: RunRecord, tail: int, folding: Folding, ordering: Ordering
+) -> tuple[list[str], int | None]:
     """The last lines so far, and the number of the first event that is not in them."""
     events = operations.events.read_events(record, scope.transport, last=None)
     if events.away is not None:
         return [], None  # the numbers are those of single hosts
-    lines = [render.events.history_line(entry) for one in events.lines for entry in folding.take(one)]
+    lines = [render.events.history_line(ordering.take(entry)) for one in events.lines for entry in folding.take(one)]
     return lines[-tail:], (events.lines[-1]["n"] + 1 if events.lines else None)

@@ -116,7 +116,7 @@ class Search:
         if searched:
             for one in objects:
                 self._add(one)
-        passing = (name for name in directories if name in reading.ASIDES or re.match(formats.PASSING, name))
+        passing = (name for name in directories if name in formats.ASIDES or re.match(formats.PASSING, name))
         staying = set(directories) - set(passing)
         return [f"{below}{name}/" for name in sorted(staying) if searched or formats.may_lead(below + name)]
 

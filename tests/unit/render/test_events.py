@@ -19,7 +19,7 @@ from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Disconnected, Reconnected
-from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
+from dtctl.operations.events import Attempted, Folding, Ordering, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
 from dtctl.render.events import cause_of, event_line, history_line, incident_lines, losses_lines, news
 from tests.unit.coordinated import Agents, Script, incident, record, viewed
@@ -360,6 +360,9 @@ def test_times_of_lines_do_not_go_back_by_less_than_clocks_differ() -> None:
             HistoryEvent, {**line(3, 1009.6), "kind": "condition", "from": "Running", "to": "Stopped", "host": None}
         ),
     ]
+    folding, ordering = Folding(), Ordering()
+    followed = [ordering.take(entry) for one in events for entry in folding.take(one)]
     times = [one.time if isinstance(one, Attempted) else one["time"] for one in folded(events)]
     assert times == sorted(times)
     assert times[-1] == 1010.4, "that of the line before it, by whose host's clock it was later"
+    assert [one.time if isinstance(one, Attempted) else one["time"] for one in followed] == times

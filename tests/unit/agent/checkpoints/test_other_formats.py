@@ -146,14 +146,14 @@ def test_a_directory_of_another_program_with_metadata_is_none(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("files", "empty", "kind"),
+    ("files", "empty", "kind", "aside"),
     [
-        (checkpoint_files.accelerates("step_500"), "step_600", "accelerate"),
-        (checkpoint_files.distributed(), "step-600", "dcp"),
+        (checkpoint_files.accelerates("step_500"), "step_600", "accelerate", "damaged-0"),
+        (checkpoint_files.distributed(), "step-600", "dcp", "damaged"),
     ],
 )
 def test_an_empty_directory_is_named_since_a_program_would_take_the_largest_number(
-    files: checkpoint_files.Files, empty: str, kind: str, tmp_path: Path
+    files: checkpoint_files.Files, empty: str, kind: str, aside: str, tmp_path: Path
 ) -> None:
     """What a kill at the very beginning of a save leaves."""
     write(tmp_path, files)
@@ -164,7 +164,7 @@ def test_an_empty_directory_is_named_since_a_program_would_take_the_largest_numb
     [one] = look(tmp_path)["incomplete"]
     assert (one["prefix"], one["kind"], one["step"]) == (empty, kind, 600)
     assert repair_directory(str(tmp_path))
-    assert any((tmp_path / aside / empty).is_dir() for aside in reading.ASIDES)
+    assert (tmp_path / aside / empty).is_dir()
 
 
 def test_a_directory_of_the_trainer_with_a_configuration_alone_is_incomplete(tmp_path: Path) -> None:
