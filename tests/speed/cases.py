@@ -31,6 +31,8 @@ class Case:
     """Made once all tasks train."""
     remedy_of: str = ""
     """The case whose verdict advises what is different here: its expected gain is compared with the measured one."""
+    wider_than: str = ""
+    """The case with fewer workers: what it is expected to gain with more is compared with what these all do."""
     quiet: bool = False
     """Whether the processors of the machine decide: it has to be quiet."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -84,6 +86,15 @@ CASES: Mapping[str, Case] = {
         shards="600000,4000",
         gpu_s=0.8,
         before=links(20, "gpu-1"),
+        wider_than="all bytes on ps:0, two workers",
+    ),
+    "all bytes on ps:0, two workers": stand_in(
+        "unbalanced",
+        "ps:0",
+        jobs={"ps": "gpu-[1-2]", "worker": "gpu-[2-3]"},
+        shards="600000,4000",
+        gpu_s=0.8,
+        before=links(20, "gpu-1"),
     ),
     "half of the bytes on each ps, synchronous": stand_in(
         "network",
@@ -131,7 +142,16 @@ CASES: Mapping[str, Case] = {
         "network", "gpu-4", shards="200000,200000", gpu_s=0.2, sync=1, strategy="sync-ps", before=links(10, "gpu-4")
     ),
     "slow link of the only ps": stand_in(
-        "network", "gpu-1", jobs=PS1, shards="300000", gpu_s=0.3, before=links(20, "gpu-1")
+        "network",
+        "gpu-1",
+        jobs=PS1,
+        shards="300000",
+        gpu_s=0.3,
+        before=links(20, "gpu-1"),
+        wider_than="slow link of the only ps, one worker",
+    ),
+    "slow link of the only ps, one worker": stand_in(
+        "network", jobs=ALONE, shards="300000", gpu_s=0.3, before=links(20, "gpu-1")
     ),
     "slow links of all": stand_in("network", shards="150000,150000", gpu_s=0.2, before=links(10)),
     "tensorflow, slow link of the only ps": tensorflow(
@@ -213,7 +233,23 @@ CASES: Mapping[str, Case] = {
     ),
     "tensorflow, input that sleeps": tensorflow("input", "worker:0", "worker:1", large="50", gpu_s=0.1, input_s=0.5),
     "a client that feeds all": stand_in(
-        "feeder", "chief:0", jobs=FED, strategy="in-graph", feed_bytes=400000, gpu_s=0.1, before=links(20, "gpu-1")
+        "feeder",
+        "chief:0",
+        jobs=FED,
+        strategy="in-graph",
+        feed_bytes=400000,
+        gpu_s=0.1,
+        before=links(20, "gpu-1"),
+        wider_than="a client that feeds one",
+    ),
+    "a client that feeds one": stand_in(
+        "feeder",
+        "chief:0",
+        jobs={"worker": "gpu-2", "chief": "gpu-1"},
+        strategy="in-graph",
+        feed_bytes=400000,
+        gpu_s=0.1,
+        before=links(20, "gpu-1"),
     ),
     "a client that makes all batches": stand_in(
         "feeder", "chief:0", jobs=FED, strategy="in-graph", feed_bytes=100000, gpu_s=0.1, spin_s=0.1, quiet=True
@@ -257,8 +293,8 @@ CASES: Mapping[str, Case] = {
     "healthy, asynchronous": stand_in("", shards="100000,100000", gpu_s=0.2),
     "healthy, synchronous": stand_in("", shards="100000,100000", gpu_s=0.2, sync=1, strategy="sync-ps"),
     "healthy, unequal variables": stand_in("", shards="400000,4000", gpu_s=0.2),
-    "healthy, one worker": stand_in("", jobs={"ps": "gpu-1", "worker": "gpu-2"}, shards="100000", gpu_s=0.2),
-    "healthy, three workers": stand_in("", jobs=PS1, shards="100000", gpu_s=0.2),
+    "healthy, one worker": stand_in("", jobs=ALONE, shards="100000", gpu_s=0.2),
+    "healthy, three workers": stand_in("", jobs=PS1, shards="100000", gpu_s=0.2, wider_than="healthy, one worker"),
     "healthy, a fed cluster": stand_in("", jobs=FED, strategy="in-graph", feed_bytes=10000, gpu_s=0.2),
     "healthy, tensorflow": tensorflow("", large="100", gpu_s=0.2),
     "healthy, tensorflow, synchronous": tensorflow("", large="100", gpu_s=0.2, sync=1, strategy="sync-ps"),

@@ -13,7 +13,9 @@ from typing import Any
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.rooms.speed.records import Parameters, Sample
+from dtctl.rooms.speed.expected import Range
 from dtctl.rooms.speed.facts import Facts, Minute, merged
+from dtctl.rooms.speed.growth import expected_gain
 from dtctl.rooms.speed.verdict import Verdict
 from dtctl.rooms.speed.verdicts import judged
 from tests.speed.cases import CASES, Case
@@ -60,6 +62,16 @@ def gain(before: Mapping[str, Any], after: Mapping[str, Any], case: Case) -> tup
     """The verdict of the run before a remedy, and how many times the steps/s the run after it makes."""
     first = next(iter(verdicts(before, case)), None)
     return first, after["rate"] / before["rate"]
+
+
+def wider(before: Mapping[str, Any], after: Mapping[str, Any], case: Case) -> tuple[Range | None, float]:
+    """What the run with fewer workers expects of as many as there are in the other one, and what these do."""
+    facts = merged([minute_of(before, case.strategy)])
+    more = merged([minute_of(after, case.strategy)])
+    assert facts is not None
+    assert more is not None
+    few, many = len(facts.trainers), len(more.trainers)
+    return expected_gain(facts, many), after["rate"] * many / before["rate"] / few
 
 
 def is_near(expected: tuple[float, float], measured: float) -> bool:
@@ -120,6 +132,9 @@ def main() -> None:
             expected = verdict.expected if verdict is not None else None
             near = expected is not None and is_near(expected, measured)
             print(f"      remedy of {case.remedy_of}: measured {measured:.2f}, expected {expected}: {near}")
+        if case.wider_than in results:
+            expected, measured = wider(results[case.wider_than], found, case)
+            print(f"      wider than {case.wider_than}: measured {measured:.2f}, expected {expected}")
     print(f"{right} of {len(results)}")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.speed import judging
 from tests.speed.cases import CASES
-from tests.speed.judging import gain, is_near, is_right, verdicts
+from tests.speed.judging import gain, is_near, is_right, verdicts, wider
 
 
 @cache
@@ -29,3 +29,10 @@ def test_what_a_remedy_brings_is_as_expected(name: str) -> None:
     assert first is not None
     assert first.expected is not None
     assert is_near(first.expected, measured), (first.expected, measured)
+
+
+@pytest.mark.parametrize("name", [name for name in recorded() if CASES[name].wider_than in recorded()])
+def test_what_more_workers_bring_is_as_expected(name: str) -> None:
+    expected, measured = wider(recorded()[CASES[name].wider_than], recorded()[name], CASES[name])
+    assert expected is not None
+    assert is_near(expected, measured), (expected, measured)

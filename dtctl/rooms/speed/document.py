@@ -7,6 +7,7 @@ from typing import Any
 from dtctl.render.machine.document import errors, picked, plain
 from dtctl.rooms.speed.expected import holders
 from dtctl.rooms.speed.facts import Facts
+from dtctl.rooms.speed.growth import Growth, More
 from dtctl.rooms.speed.operation import Speed
 from dtctl.rooms.speed.verdict import Verdict
 from dtctl.rooms.speed.verdict_screen import sentences
@@ -20,6 +21,7 @@ def speed(found: Speed) -> dict[str, Any]:
         "ageSeconds": found.age_s,
         "sinceSeconds": found.since_s,
         "verdicts": [_verdict(one, facts) for one in found.verdicts if facts is not None],
+        "growth": _growth(found.growth) if found.growth is not None else None,
         "tasks": [_task(facts, task) for task in facts.uses] if facts is not None else [],
         "hosts": [_host(facts, host) for host in facts.hosts] if facts is not None else [],
         "traffic": _traffic(facts) if facts is not None else [],
@@ -38,6 +40,19 @@ def _verdict(one: Verdict, facts: Facts) -> dict[str, Any]:
         "expected": {"least": one.expected.least, "most": one.expected.most} if one.expected is not None else None,
         "figures": plain(one.figures),
     }
+
+
+def _growth(growth: Growth) -> dict[str, Any]:
+    return {
+        "workers": [_more(one) for one in growth.workers],
+        "limit": plain(growth.limit._asdict()) if growth.limit is not None else None,
+        "limitedBy": growth.limited_by,
+        "servers": [_more(one) for one in growth.servers],
+    }
+
+
+def _more(one: More) -> dict[str, Any]:
+    return {"tasks": one.tasks, "least": one.gain.least, "most": one.gain.most}
 
 
 def _task(facts: Facts, task: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.speed.facts import Facts, Minute, merged
+from dtctl.rooms.speed.growth import Growth, growth
 from dtctl.rooms.speed.verdict import Verdict
 from dtctl.rooms.speed.verdicts import judged
 from dtctl.transport.seam import Transport
@@ -39,6 +40,8 @@ class Speed:
     """How long ago the newest measurement ended."""
     since_s: float | None
     """How long ago the oldest one that is kept began."""
+    growth: Growth | None = None
+    """What more tasks would bring; None: no minute was judged, or no task trains."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
 
 
@@ -80,6 +83,7 @@ def speed(record: RunRecord, transport: Transport, minutes: int = MINUTES) -> Sp
         facts,
         max(0.0, min(ages)) if ages else None,
         max(0.0, *begins) if begins else None,
+        growth(facts) if counted and facts is not None else None,
         outcomes.errors,
     )
 

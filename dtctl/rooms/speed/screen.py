@@ -7,7 +7,7 @@ from dtctl.render.terminal import console
 from dtctl.rooms.speed.facts import Facts
 from dtctl.rooms.speed.figures_screen import percent, rate_of
 from dtctl.rooms.speed.operation import Speed
-from dtctl.rooms.speed.telling_screen import told, without_verdict
+from dtctl.rooms.speed.telling_screen import growth_lines, told, without_verdict
 
 MOST_MATRIX = 10
 """The most tasks whose traffic is shown as a matrix; of larger runs the largest flows are listed."""
@@ -29,7 +29,7 @@ def show_speed(speed: Speed) -> None:
 
 
 def lines_of(speed: Speed) -> list[str]:
-    """The verdicts in lines."""
+    """The verdicts, and what more tasks would bring."""
     lines: list[str] = []
     for one in told(speed):
         lines += [one.head, *(f"  {line}" for line in one.evidence), f"what to change: {one.remedy}"]
@@ -37,7 +37,8 @@ def lines_of(speed: Speed) -> list[str]:
     if not lines:
         head, *more = without_verdict(speed)
         lines = [head, *(f"  {line}" for line in more), ""]
-    return lines
+    grown = growth_lines(speed)
+    return [*lines, *grown, ""] if grown else lines
 
 
 def _show_table(facts: Facts) -> None:

@@ -40,6 +40,19 @@ def told(speed: Speed) -> list[Told]:
     return found
 
 
+def growth_lines(speed: Speed) -> list[str]:
+    """What more workers or more ps tasks would bring; empty if that is unknown."""
+    growth = speed.growth
+    if growth is None:
+        return []
+    lines = [f"{one.tasks} workers: {_range(*one.gain)} times the examples/s" for one in growth.workers]
+    lines += [f"{one.tasks} ps tasks, the variables spread evenly: {_range(*one.gain)} times" for one in growth.servers]
+    if growth.limit is not None:
+        most = _range(*growth.limit)
+        lines.append(f"any number of workers: {most} times at most, because {growth.limited_by} is busy all the time")
+    return ["with more tasks, each on a host of its own:", *(f"  {line}" for line in lines)] if lines else []
+
+
 def without_verdict(speed: Speed) -> list[str]:
     """Why there is none, and what was measured."""
     assert speed.facts is not None
