@@ -92,7 +92,7 @@ def _shared(now: int, then: int, least: float, most: float) -> Range:
 
 
 def _busy(facts: Facts, task: str, workers: Sequence[str]) -> _Busy:
-    """At least its thread, its link or the transfers of one worker; at most all transfers, as if one came after the other."""
+    """At least as its thread, its link or the transfers of one worker; at most as all transfers, one by one."""
     sent = [facts.under_way(task, worker) or 0.0 for worker in workers]
     received = [facts.under_way(worker, task) or 0.0 for worker in workers]
     link = max((one.share or 0.0 for one in facts.links(facts.places[task])), default=0.0)
