@@ -67,7 +67,7 @@ ROOMS: Mapping[str, Room] = {
         brings="pushing.bring",
         topic="check.TOPIC",
     ),
-    "top": Room({"top": Command("Watch", "READS", "Watch the run on a full screen")}, needs=("metrics",)),
+    "top": Room({"top": Command("Watch", "READS", "Watch the run on a full screen")}, needs=("metrics", "speed")),
     "pages": Room(
         {
             "dashboard": Command("Watch", "READS", "Watch the run in a browser"),

@@ -12,7 +12,7 @@ from dtctl.rooms.speed.telling_screen import growth_lines
 from tests.unit.test_speed_verdicts import M, both, minute, of_two, use
 
 
-def test_workers_that_hardly_wait_grow_almost_in_proportion_and_more_ps_tasks_are_not_advised() -> None:
+def test_workers_that_hardly_wait_grow_almost_in_proportion() -> None:
     found = growth(Facts(of_two((4.0, 4.0), 3.5, (0.1, 0.1))))
     assert found is not None
     assert [one.tasks for one in found.workers] == [3, 4]

@@ -24,7 +24,7 @@ ENOUGH = 0.05
 
 @dataclass(frozen=True)
 class More:
-    """So many tasks in place of those that there are, each on a host of its own."""
+    """A run with this number of workers or of ps tasks, each new one on a host of its own."""
 
     tasks: int
     gain: Range

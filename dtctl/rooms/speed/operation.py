@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
 from dataclasses import field
 
 from dtctl.agent.rooms.speed.records import Sample, SpeedResult
@@ -22,6 +23,8 @@ from dtctl.transport.seam import Transport
 LEAST_S = 45.0
 """A shorter minute is not judged: a task began or ended in it."""
 MINUTES = 5
+EVERY_S = 30.0
+"""How often a screen that stays asks again: hosts measure every 10 s, and a minute is judged at a time."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,17 @@ def speed(record: RunRecord, transport: Transport, minutes: int = MINUTES) -> Sp
         growth(facts) if counted and facts is not None else None,
         outcomes.errors,
     )
+
+
+def follow_speed(record: RunRecord, transport: Transport) -> Generator[Speed | None, None, None]:
+    """Judges the run again and again; None: there is no news yet, so that a consumer can leave."""
+    asked = -EVERY_S
+    while True:
+        if time.monotonic() - asked >= EVERY_S:
+            asked = time.monotonic()
+            yield speed(record, transport)
+        time.sleep(0.2)
+        yield None
 
 
 def _samples(answer: SpeedResult) -> list[tuple[str, Sample]]:

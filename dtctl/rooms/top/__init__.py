@@ -41,7 +41,7 @@ def need_screen() -> None:
 
 
 def show(
-    run: Feed, loss: Feed, open_log: Callable[[RunRecord, TaskId], Feed]
+    run: Feed, loss: Feed, speed: Feed, open_log: Callable[[RunRecord, TaskId], Feed]
 ) -> tuple[RunStatus | None, ExitCode | None]:
     """The last status of the run, and the exit code unless the user left with `q`.
 
@@ -51,7 +51,7 @@ def show(
         os.environ["NO_COLOR"] = "1"  # Textual reads this variable, and does not know --color
     from dtctl.rooms.top.app import Top
 
-    app = Top(run, loss, open_log, fine=console.can_show("▁█⣿", stderr=True), heeds_signals=True, with_tail=True)
+    app = Top(run, loss, speed, open_log, fine=console.can_show("▁█⣿", stderr=True), heeds_signals=True, with_tail=True)
     with moving(_Aside(app)):
         code = app.run(mouse=False)
     if app.failure is not None:

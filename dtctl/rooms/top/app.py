@@ -63,6 +63,7 @@ class Top(App[ExitCode]):
         self,
         run: Feed,
         loss: Feed,
+        speed: Feed,
         open_log: OpenLog,
         *,
         fine: bool = True,
@@ -71,7 +72,7 @@ class Top(App[ExitCode]):
     ) -> None:
         super().__init__(ansi_color=True)
         self.failure: BaseException | None = None
-        self.model = Model(run, loss)
+        self.model = Model(run, loss, speed)
         self.choice = Choice()
         self._open_log = open_log
         self._fine = fine

@@ -27,13 +27,15 @@ def top(scope: Scope) -> None:
     first = run.first()  # before the screen, because errors and questions need the terminal
     known = first.record if isinstance(first, operations.snapshot.RunStatus) else record
     loss = operations.client.streams.Feed(lambda: rooms.metrics.operation.follow_loss(known, transport))
+    speed = operations.client.streams.Feed(lambda: rooms.speed.operation.follow_speed(known, transport))
     try:
         if isinstance(first, BaseException):
             raise first
-        status, code = rooms.top.show(run, loss.start(), open_log)
+        status, code = rooms.top.show(run, loss.start(), speed.start(), open_log)
     finally:
         run.close()
         loss.close()
+        speed.close()
     if status is not None:
         scope.memory.remember(status)
     if code is not None:

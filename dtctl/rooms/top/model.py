@@ -17,6 +17,8 @@ from dtctl.render.findings import ended_in_problem, problem_lines
 from dtctl.render.format import number
 from dtctl.render.terminal.safe import one_line
 from dtctl.rooms.metrics.operation import Losses, Series
+from dtctl.rooms.speed.operation import Speed
+from dtctl.rooms.speed.telling_screen import told
 
 Line = list[tuple[str, str]]
 """Text and style of each piece, safe for a screen."""
@@ -50,6 +52,8 @@ class Snapshot:
     broken: Mapping[str, Disconnected] = field(default_factory=dict)
     """Hosts whose conversation is broken."""
 
+    slow: str = ""
+    """Why the run is not faster, if a cause is known."""
     found: Problem | None = None
     """The problem of this status, if an earlier snapshot has computed it."""
 
@@ -160,12 +164,13 @@ class Histories:
 
 
 class Model:
-    """The state of the screen, from the streams of the run and of its loss. Times are of the monotonic clock."""
+    """The state of the screen, from the streams of the run, its loss and speed. Times are of the monotonic clock."""
 
-    def __init__(self, run: Feed, loss: Feed) -> None:
+    def __init__(self, run: Feed, loss: Feed, speed: Feed) -> None:
         self.histories = Histories()
         self.losses = Losses()
-        self._run, self._loss = run, loss
+        self._run, self._loss, self._speed = run, loss, speed
+        self._slow = ""
         self._status: RunStatus | None = None
         self._problem: Problem | None = None
         self._received_at = 0.0
@@ -180,7 +185,10 @@ class Model:
         points = [one for one in self._loss.take() if isinstance(one, Series)]  # the end of this stream does not matter
         for series in points:
             self.losses.add(series)
-        return bool(events or points)
+        judged = [one for one in self._speed.take() if isinstance(one, Speed)]  # nor does that of this one
+        for speed in judged:
+            self._slow = next((one.head for one in told(speed)), "")
+        return bool(events or points or judged)
 
     @property
     def status(self) -> RunStatus | None:
@@ -192,7 +200,8 @@ class Model:
         if self._status is None:
             return None
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._received_at
-        return Snapshot(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
+        slow = "" if self._status.is_over else self._slow
+        return Snapshot(self._status, self._status.time + age_s, self._over, dict(self._broken), slow, self._problem)
 
     def _receive(self, event: object, now: float) -> None:
         if isinstance(event, BaseException):

@@ -218,6 +218,7 @@ def problems(snapshot: Snapshot, most: int) -> list[Line]:
         *_problem(snapshot),
         *_task_lines(snapshot),
         *_run_lines(snapshot),
+        *([_line("yellow", "slow", snapshot.slow, "dtctl speed")] if snapshot.slow else []),
     ]
     if len(lines) <= max(1, most):
         return lines

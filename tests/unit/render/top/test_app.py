@@ -28,15 +28,20 @@ from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected, Feed
 from dtctl.operations.logs import LogLines
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import Outcome, Verdict
 from dtctl.operations.watch import Over
 from dtctl.render.terminal import console
 from dtctl.rooms import top
 from dtctl.rooms.metrics.operation import Point, Series
+from dtctl.rooms.speed.facts import merged
+from dtctl.rooms.speed.operation import Speed
+from dtctl.rooms.speed.verdicts import judged
 from dtctl.rooms.top.app import Top
 from dtctl.rooms.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.render.top.runs import joined, run_status, task, training
 from tests.unit.tasks import log_lines_of
+from tests.unit.test_speed_verdicts import of_two
 from tests.waiting import PATIENCE_S
 
 Typing = Callable[["Table", Pilot[Any]], Awaitable[None]]
@@ -65,10 +70,10 @@ def _nothing() -> Generator[object, None, None]:
 class Table(Top):
     """The screen with the parts that a test inspects."""
 
-    def __init__(self, *items: object, loss: ScriptedFeed | None = None) -> None:
+    def __init__(self, *items: object, loss: ScriptedFeed | None = None, speed: ScriptedFeed | None = None) -> None:
         self.run_told, self.log_told = ScriptedFeed(*items), ScriptedFeed()
         self.opened: list[TaskId] = []
-        super().__init__(self.run_told, loss or ScriptedFeed(), self._open)
+        super().__init__(self.run_told, loss or ScriptedFeed(), speed or ScriptedFeed(), self._open)
 
     def _open(self, record: RunRecord, task: TaskId) -> Feed:
         self.opened.append(task)
@@ -419,3 +424,16 @@ def test_tasks_are_sorted_by_processor_and_memory_with_the_keys_of_htop() -> Non
         await until(pilot, lambda: app.lines("rows")[0].startswith("worker:0"))
 
     typed(table(*busy), sort, (120, 30))
+
+
+def test_the_cause_of_a_slow_run_is_on_the_screen_until_it_is_over() -> None:
+    one = of_two((110.0, 2.0), 0.4, (0.7, 0.02))
+    slow = Speed("demo-1", judged([one]), 1, merged([one]), 1.0, 99.0)
+    app = Table(run_status(*TASKS[:3]), speed=ScriptedFeed(slow, RuntimeError("the stream has ended")))
+
+    async def reads(table: Table, pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: any("slow: the workers wait for ps:0 70 %" in line for line in table.lines("top")))
+        table.run_told.put(run_status(task("worker:1", "succeeded"), verdict=Verdict(Outcome.SUCCEEDED, ())))
+        await until(pilot, lambda: not any("slow" in line for line in table.lines("top")))
+
+    typed(app, reads)
