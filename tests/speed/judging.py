@@ -1,6 +1,7 @@
 """Judges experiments again by what was measured in them.
 
 `python -m tests.speed.judging DIR` prints all verdicts, and adds what was measured to recorded.jsonl, for unit tests.
+Where processors decide, it leaves out what was measured on a busy machine; `--quiet`: only the experiments were busy.
 """
 
 from __future__ import annotations
@@ -85,11 +86,11 @@ def recorded() -> dict[str, dict[str, Any]]:
     return {found["name"]: found for found in each}
 
 
-def _record(results: Mapping[str, Mapping[str, Any]]) -> None:
+def _record(results: Mapping[str, Mapping[str, Any]], *, quiet: bool) -> None:
     fields = ("name", "rate", "machine_busy", "machine_stolen", "parameters")
     kept = recorded()
     for name, found in results.items():
-        if CASES[name].quiet and found["machine_busy"] > QUIET:
+        if not quiet and CASES[name].quiet and found["machine_busy"] > QUIET:
             continue
         newest = {host: [_short(minutes[0])] for host, minutes in found["kept"].items() if minutes}
         kept[name] = {**{field: found[field] for field in fields}, "kept": newest}
@@ -115,7 +116,7 @@ def main() -> None:
     for file in sorted(Path(sys.argv[1]).glob("*.json")):
         found = json.loads(file.read_text())
         results[found["name"]] = found
-    _record(results)
+    _record(results, quiet="--quiet" in sys.argv[2:])
     right = 0
     for name, case in CASES.items():
         if name not in results:

@@ -11,6 +11,7 @@ from dtctl.agent.rooms.speed.records import Flow, Interface, Parameters, Sample,
 from dtctl.rooms.speed.expected import faster, holders, share_by_greedy
 from dtctl.rooms.speed.facts import Facts, Minute, merged
 from dtctl.rooms.speed.verdict import Verdict
+from dtctl.rooms.speed.verdict_screen import sentences
 from dtctl.rooms.speed.verdicts import judged
 
 M = 1e6
@@ -131,6 +132,16 @@ def test_a_server_whose_one_thread_is_busy_is_named() -> None:
     tasks = {"ps:0": use(1.0, 0.97), "worker:0": use(0.5), "worker:1": use(0.5)}
     found = only(minute(tasks, both("ps:0", "worker:0", 5 * M, 5 * M, (0.1, 0.1))))
     assert (found.kind, found.tasks) == ("busy_server", ("ps:0",))
+
+
+def test_a_server_whose_threads_run_in_turn_is_named_unless_its_workers_are_busy() -> None:
+    tasks = {"ps:0": use(0.95, 0.3, threads=4), "worker:0": use(0.2), "worker:1": use(0.2)}
+    flows = both("ps:0", "worker:0", 5 * M, 5 * M, (0.1, 0.1))
+    found = only(minute(tasks, flows))
+    assert (found.kind, found.tasks) == ("busy_server", ("ps:0",))
+    assert "its 4 threads keep one processor busy 95 %" in sentences(found, Facts(minute(tasks, flows)))[1][0]
+    assert "busy_server" not in kinds(minute({**tasks, "worker:1": use(0.75)}, flows))
+    assert "busy_server" not in kinds(minute({**tasks, "ps:0": use(1.6, 0.3, threads=4)}, flows))
 
 
 def test_a_link_of_a_known_speed_is_full() -> None:

@@ -135,6 +135,10 @@ class Facts:
         wanted = min(1.0, self.wants(task) + self.throttled(task))
         return wanted if gpu is None else max(gpu, min(1.0, self.cpu(task)))
 
+    def idle(self, task: str) -> float:
+        """The share of its time in which a worker neither computes nor waits for processors, other tasks or saves."""
+        return 1.0 - min(1.0, self.works(task) + (self.on_network(task) or 0.0) + self.saving(task))
+
     def saving(self, task: str) -> float:
         """The share of its time in which it made no step while it wrote to disks."""
         return min(1.0, _share(self.uses[task]["saving_s"] or 0.0, self.uses[task]["seconds"]))

@@ -17,6 +17,7 @@ from dtctl.rooms.speed.expected import Range, faster
 from dtctl.rooms.speed.facts import Facts
 from dtctl.rooms.speed.limits import WAITS
 from dtctl.rooms.speed.rules.means import mean
+from dtctl.rooms.speed.rules.servers import kept_busy
 
 ENOUGH = 0.05
 """A gain below this is none."""
@@ -96,7 +97,7 @@ def _busy(facts: Facts, task: str, workers: Sequence[str]) -> _Busy:
     sent = [facts.under_way(task, worker) or 0.0 for worker in workers]
     received = [facts.under_way(worker, task) or 0.0 for worker in workers]
     link = max((one.share or 0.0 for one in facts.links(facts.places[task])), default=0.0)
-    least = max(facts.thread(task), link, *sent, *received)
+    least = max(kept_busy(facts, task), link, *sent, *received)
     return _Busy(min(1.0, max(least, sum(sent), sum(received))), min(1.0, least), task)
 
 

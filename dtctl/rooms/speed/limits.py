@@ -12,6 +12,9 @@ most, which a person would not change a program for."""
 FULL = 0.85
 """The share of a link's speed, or of a thread's time, from which on it is full: TCP carries 94 % of a link's bits at
 most, and a sample of 10 s has gaps between steps."""
+ONE = 1.05
+"""The most processors that threads use together of which one runs at a time, because they share a lock: some of their
+work needs no lock."""
 LEAST_SPEED = 2e5
 """Bytes a second while data is under way. Below, it is latency: an acknowledgement may be 40 ms late, so 8 kB messages
 seem to take as long."""

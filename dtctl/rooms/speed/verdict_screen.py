@@ -51,8 +51,13 @@ def _held(facts: Facts, task: str) -> list[str]:
 def _busy_server(verdict: Verdict, figures: Figures, facts: Facts) -> Said:
     (task,) = verdict.tasks
     name = f" ({figures['name']})" if figures["name"] else ""
-    evidence = [
-        f"its busiest thread{name} runs {percent(figures['thread'])} of the time, at {rate_of(figures['bytes'])}",
+    if figures["threads"]:
+        busy = f"its {figures['threads']} threads keep one processor busy {percent(figures['busy'])} of the time"
+        evidence = [f"{busy} between them, as if they shared a lock, at {rate_of(figures['bytes'])}"]
+    else:
+        busy = f"its busiest thread{name} runs {percent(figures['thread'])} of the time"
+        evidence = [f"{busy}, at {rate_of(figures['bytes'])}"]
+    evidence += [
         f"no worker computes more than {percent(figures['most'])} of the time for certain",
     ]
     return f"{task} is busy all the time", evidence, "add ps tasks, or let each send less: larger batches, fewer steps"

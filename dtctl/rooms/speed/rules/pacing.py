@@ -116,9 +116,8 @@ def idle(facts: Facts) -> Iterator[Verdict]:
     """Workers compute, wait for other tasks, processors and checkpoints for less than 1 - IDLE of their time."""
     idle_shares = {}
     for task in facts.trainers:
-        share = 1.0 - min(1.0, facts.works(task) + (facts.on_network(task) or 0.0) + facts.saving(task))
-        if share >= IDLE:
-            idle_shares[task] = share
+        if facts.idle(task) >= IDLE:
+            idle_shares[task] = facts.idle(task)
     if not idle_shares:
         return
     tasks = tuple(idle_shares)

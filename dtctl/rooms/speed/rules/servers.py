@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dtctl.rooms.speed.expected import faster, share_by_greedy
 from dtctl.rooms.speed.facts import Facts
-from dtctl.rooms.speed.limits import FULL, LARGER, WAITS
+from dtctl.rooms.speed.limits import FULL, LARGER, ONE, WAITS
 from dtctl.rooms.speed.rules.means import mean
 from dtctl.rooms.speed.verdict import Verdict
 
@@ -45,10 +45,29 @@ def unbalanced(facts: Facts) -> Iterator[Verdict]:
 
 
 def busy_server(facts: Facts) -> Iterator[Verdict]:
-    """The busiest thread of a server is FULL, and each worker computes less than that."""
+    """The busiest thread of a server is FULL, or its threads in turn; and no worker computes as much for certain."""
+    most = max(facts.computes(worker)[0] for worker in facts.workers)
     for task in facts.servers:
-        thread = facts.thread(task)
-        most = max(facts.computes(worker)[0] for worker in facts.workers)
-        if thread >= FULL and most < thread - 0.1:
-            figures = {"thread": thread, "name": facts.uses[task]["thread"], "bytes": facts.carried(task), "most": most}
-            yield Verdict("busy_server", (task,), (facts.places[task],), thread - most, figures, faster(thread / 2))
+        thread, busy = facts.thread(task), kept_busy(facts, task)
+        if busy < FULL or most >= busy - 0.1:
+            continue
+        figures = {
+            "thread": thread,
+            "name": facts.uses[task]["thread"],
+            "threads": facts.uses[task]["threads"] if busy > thread else None,
+            "busy": busy,
+            "bytes": facts.carried(task),
+            "most": most,
+        }
+        yield Verdict("busy_server", (task,), (facts.places[task],), busy - most, figures, faster(busy / 2))
+
+
+def kept_busy(facts: Facts, task: str) -> float:
+    """The share of time in which a server can do no more: that of its busiest thread.
+
+    Or that of all of its threads, if one of them runs at a time: together they use FULL to ONE of a processor, and
+    each worker is idle WAITS of its time.
+    """
+    thread, cpu = facts.thread(task), facts.cpu(task)
+    in_turn = thread < FULL <= cpu <= ONE and min(facts.idle(worker) for worker in facts.trainers) >= WAITS
+    return min(1.0, cpu) if in_turn else thread
