@@ -269,6 +269,11 @@ def test_tasks_that_want_hardly_any_processor_are_not_short_of_it() -> None:
     assert (found.kind, found.tasks) == ("input", ("worker:0",))
 
 
+def test_a_task_that_is_throttled_is_not_said_to_share_its_processors() -> None:
+    tasks = {"ps:0": use(0.1), "worker:0": use(0.9), "worker:1": use(0.25, waits_s=45.0, throttled_s=45.0)}
+    assert kinds(minute(tasks, [], h1={"others": 0.6})) == ["throttled"]
+
+
 def test_workers_that_do_nothing_wait_for_their_input() -> None:
     tasks = {"ps:0": use(0.05), "worker:0": use(0.1, read_bytes=60 * M), "worker:1": use(0.1)}
     found = only(minute(tasks, both("ps:0", "worker:0", M, M, (0.02, 0.02))))

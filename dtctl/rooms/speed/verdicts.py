@@ -43,7 +43,10 @@ def verdicts_of(facts: Facts) -> Iterator[Verdict]:
     shared = [*shared_cpu(facts)]
     found = {one.hosts for one in shared}
     cpu = [*shared, *(one for one in oversubscribed(facts) if one.hosts not in found)]
-    slow = [*throttled(facts), *swapping(facts), *stolen(facts), *cpu]
+    limited = [*throttled(facts)]
+    waiting = {task for one in limited for task in one.tasks}
+    cpu = [one for one in cpu if not set(one.tasks) <= waiting]
+    slow = [*limited, *swapping(facts), *stolen(facts), *cpu]
     stopped = [*saves(facts)]
     yield from transfers
     yield from slow
