@@ -16,7 +16,7 @@ from dtctl.agent.run.gang import goes_on_without, may_scale, out_beyond
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId
-from dtctl.operations.client import Request, ask_hosts
+from dtctl.operations.client import Request, ask_hosts, knows_no_run
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import First, ask_about, ask_whole_run, request_of_status
 from dtctl.operations.restart import RestartResult, statuses, why_unreached
@@ -87,13 +87,33 @@ def undrain(
         replies = _ask(
             record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before
         )
-    except AgentError as error:
-        if error.code != "run_ended" or not _ask_directly(record, transport, wanted(record), host, {})[0]:
+    except (AgentError, UsageError) as error:
+        if isinstance(error, AgentError) and error.code not in ("run_ended", "no_run"):
             raise
+        if not _readmit(record, transport, host):
+            raise
+        return RestartResult((), excused=True)
+    if host in replies.errors and knows_no_run(replies.errors[host]) and _readmit(record, transport, host):
         return RestartResult((), excused=True)
     tasks = statuses(replies.record, tuple(replies.record.roster), list(replies.answers.values()))
     away = {other: why_unreached(other, replies.view) for other in replies.unreached}
     return RestartResult(tasks, {**replies.errors, **away}, replies.away)
+
+
+def _readmit(record: RunRecord, transport: Transport, host: str) -> bool:
+    """Whether the host had been left out of a run that has ended, or in which it has no part any more.
+
+    Raises the error of that host if it gives no answer.
+    """
+    known = {**record.others, **record.hosts}
+    if host not in known:
+        return False
+    asked = dataclasses.replace(record, hosts=known)
+    request = Request("readmit", records.ReadmitResult, lambda _: {"readmitted": host})
+    outcomes = ask_hosts(asked, transport, request, dict.fromkeys([host, *record.hosts]))
+    if host in outcomes.errors:
+        raise outcomes.errors[host]
+    return outcomes.results[host]["readmitted"]
 
 
 def request_to_hold(

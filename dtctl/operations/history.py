@@ -223,6 +223,8 @@ class Memory:
         if elected is not None:
             self.change(found.record, elected=elected)
         self.note_places(found.record)
+        if found.coordination is not None:
+            self.change(found.record, bad=found.coordination.bad_hosts)
 
     def note_places(self, record: RunRecord) -> None:
         """Records where the run's tasks are now, if spares have taken any."""

@@ -76,6 +76,10 @@ class RunRecord:
     """The host that coordinates in place of the lead's, as hosts of the run report it."""
     moved: Mapping[str, str] = field(default_factory=dict)
     """Host -> the one that has taken its tasks during the run, as hosts of the run report it; the roster has it so."""
+    bad: tuple[str, ...] = ()
+    """Hosts that it has left out or replaced for the failures on them, as its coordinator has reported: no run starts
+    there before `undrain`.
+    """
     arbiters: tuple[str, ...] = ()
     hold_s: float | None = None
     """How long its hosts may miss the coordinator before they hold their tasks still, as a host reports it."""
@@ -204,6 +208,7 @@ class RunRecord:
             "lead": str(self.lead),
             "others": [_host_json(host) for host in self.others.values()],
             "as_written": {name: _reach_json(reach) for name, reach in self.as_written.items()},
+            "bad": list(self.bad),
             "checkpoint_urls": list(self.checkpoint_urls),
             "event_urls": list(self.event_urls),
             "revision": self.revision and dict(vars(self.revision)),
@@ -222,6 +227,7 @@ class RunRecord:
             lead=TaskId.parse(data["lead"]),
             others={host.name: host for host in others},
             as_written={name: _reach(**reach) for name, reach in data.get("as_written", {}).items()},
+            bad=tuple(data.get("bad", ())),
             checkpoint_urls=tuple(urls_of(data.get("checkpoint_urls", ()))),
             event_urls=tuple(urls_of(data.get("event_urls", ()))),
             revision=Revision(**_known(Revision, revision)) if (revision := data.get("revision")) else None,

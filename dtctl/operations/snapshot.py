@@ -197,6 +197,13 @@ class Coordination:
         return tuple(host for host, contact in self.contacts.items() if contact["absent"])
 
     @property
+    def bad_hosts(self) -> tuple[str, ...]:
+        """Hosts that the run has left out or replaced for the failures on them, and that nobody has undrained since."""
+        holds = [hold for intent in self.view["intents"].values() for hold in intent["holds"]]
+        left_out = [hold["holder"] for hold in holds if hold["kind"] == "bad_host"]
+        return tuple(dict.fromkeys([*left_out, *self.view["moved"]["bad"]]))
+
+    @property
     def drained_hosts(self) -> tuple[str, ...]:
         idle = tuple(host for host, contact in self.idle.items() if contact["drained"] is not None)
         held = {task: intent for task, intent in self.view["intents"].items() if intent["want"] == "hold"}

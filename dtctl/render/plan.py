@@ -99,6 +99,19 @@ def show_new_hosts(hosts: Sequence[str], run: str) -> None:
         )
 
 
+def show_bad_hosts(hosts: Sequence[str], run: str) -> None:
+    """Shows the hosts that `up` will not use, because the last run has left them out for the failures on them."""
+    if hosts:
+        verb, its = ("takes", "it") if len(hosts) == 1 else ("take", "them")
+        note(
+            f"{fold(hosts)} {verb} part in no run: the last failures of {run} were all on {its}",
+            *(f"dtctl undrain {host}    lets it take part again" for host in hosts[:_MOST_BAD]),
+        )
+
+
+_MOST_BAD = 3
+
+
 def order_lines(plan: RunPlan) -> list[str]:
     """Which tasks wait for which, what a loss restarts, and which host coordinates."""
     tasks: dict[str, list[str]] = grouped((task.scope, str(task.id)) for task in plan.tasks)

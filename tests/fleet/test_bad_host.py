@@ -61,4 +61,43 @@ def test_a_spare_takes_the_place_of_a_host_that_answers_and_on_which_a_task_fail
     assert "spares: gpu-3 ready, but drained" in user.dtctl("status")
     user.dtctl("undrain", "gpu-3")
     eventually(lambda: "spares: gpu-3 ready\n" in user.dtctl("status"), what="gpu-3 to be a spare")
+    eventually(lambda: "takes part in no run" not in user.dtctl("status"), 30, what="the warning to go")
+    user.dtctl("stop")
+    user.dtctl("up")
+    assert set(user.states().values()) == {"running"}
+    user.dtctl("stop")
+
+
+def refused(user: Desk, run: str) -> None:
+    """`up` does not put the task on gpu-3, and says what to type."""
+    again = user.run("up")
+    assert (again.returncode, f"gpu-3 was left out of run {run}" in again.stderr) == (5, True), again.stderr
+    assert "dtctl undrain gpu-3 lets it take part again" in again.stderr
+    assert "dtctl replace gpu-3 gpu-4    starts its tasks on gpu-4, a spare" in again.stderr
+
+
+def test_a_host_that_a_spare_has_replaced_is_remembered_until_it_is_undrained(user: Desk, fleet: Fleet) -> None:
+    user.write_cluster(SPARED, hosts=HOSTS, only="worker:1", seconds=1.0, fail_attempts=3)
+    user.dtctl("up")
+    said = (
+        "gpu-3 takes part in no run until dtctl undrain gpu-3: the last failures of the run were all on it, and gpu-4 "
+        "has its tasks"
+    )
+    eventually(lambda: said in user.dtctl("status"), 60, "the spare to take over")
+    run = user.status()["run"]
+    user.dtctl("stop")
+    assert said in user.dtctl("status")
+    assert f"gpu-3 takes part in no run: the last failures of {run} were all on it" in user.run("plan").stderr
+
+    refused(user, run)
+    user.dtctl("down", "--yes")
+    refused(user, run)
+    assert left(fleet) == {}
+    wrong = user.run("undrain", "gpu-33")
+    assert (wrong.returncode, "gpu-33" in wrong.stderr) == (2, True), wrong.stderr
+    assert "gpu-3 takes part in the next run again" in user.run("undrain", "gpu-3").stderr
+    assert "takes part in no run" not in user.run("plan").stderr
+    user.write_cluster(SPARED, hosts=HOSTS)
+    user.dtctl("up")
+    assert set(user.states().values()) == {"running"}
     user.dtctl("stop")

@@ -275,6 +275,9 @@ class Coordinator:
         else:
             self.view.hosts[host]["excused"] = self.wall
             self._draining.undrain(host, request["by"])
+            refusal = self._moving.trust(host, now)
+            if refusal is not None:
+                self._record("decision", [refusal])
 
     def _request_join(self, request: PostedRequest, now: float) -> None:
         names = ", ".join(request["joins"])

@@ -150,7 +150,8 @@ class Draining:
         """Lets the others train without a host that the last failures were all on, or warns that they cannot."""
         view, found, out = self._view, self._bad_host(), drains.holders(self._view.intents)
         for known in view.data["bad_hosts"]:
-            if known["host"] not in out and (found is None or found[0] != known["host"]):
+            is_out = known["host"] in out or known["host"] in view.data["moved"]["bad"]
+            if not is_out and (found is None or found[0] != known["host"]):
                 view.replace_alert("bad_host", None, known["host"])
         if found is None or found[0] in out:
             return

@@ -110,6 +110,20 @@ class Moving:
             view.data["moved"] = after  # the next agent here adds them to the hosts
         return None
 
+    def trust(self, host: str, now: float) -> Optional[Fact]:
+        """Lets a host that was replaced for the failures on it take part again. Returns why it does not.
+
+        The host's own agent receives it as it does every move, and so the next `up` knows it.
+        """
+        moved = self._view.data["moved"]
+        if host not in moved["bad"]:
+            return None
+        if self._term_of_lease is None or self._term_of_lease(now) is None:
+            return fact("cannot_trust", host=host)
+        rest = [other for other in moved["bad"] if other != host]
+        self._view.data["moved"] = {**moved, "number": moved["number"] + 1, "bad": rest}
+        return None
+
     def awaits_fence(self, now: float) -> bool:
         """Whether moves of an earlier coordinator wait again: the lost host may have reached another one later."""
         is_new = self._anew_at is not None and now - self._anew_at < (self._limit_s or 0.0)
@@ -172,7 +186,8 @@ class Moving:
         spare = view.spec["spares"].get(host)
         if known["absent"] or not known["connected"]:
             return fact("spare_away", host=host)
-        if known["drained"] is not None or host in drains.holders(view.intents):
+        is_out = known["drained"] is not None or host in view.data["moved"]["bad"]
+        if is_out or host in drains.holders(view.intents):
             return fact("spare_drained", host=host)
         if host != slot and (spare is None or not all(task in spare["addresses"] for task in self._tasks_in(slot))):
             return fact("spare_unfit", host=host)
@@ -222,6 +237,9 @@ class Moving:
             view.data["moved"] = after
             for host in missed.keys() - set(bad):
                 view.hosts[host]["silent_s"] = now - missed[host]
+            after["bad"] = [*before["bad"], *(host for host in bad if host not in before["bad"])]
             for host in bad:
                 view.hosts[host]["drained"] = "coordinator"  # it becomes no spare before a person undrains it
+                new = dict.fromkeys(other for slot, other in moves.items() if slot in self._slots_on(host))
+                view.replace_alert("bad_host", fact("bad_host_replaced", what=host, host=", ".join(new)), host)
         return failure

@@ -33,6 +33,7 @@ EXCHANGES = {
     "restart": Exchange("requests.stop.restart", "records.requests.RestartRequest", "records.answers.RestartResult"),
     "drain": Exchange("requests.drain.drain", "records.requests.DrainRequest", "records.answers.StopResult"),
     "undrain": Exchange("requests.drain.undrain", "records.requests.UndrainRequest", "records.answers.RestartResult"),
+    "readmit": Exchange("requests.readmit.readmit", "records.requests.ReadmitRequest", "records.answers.ReadmitResult"),
     "join": Exchange("requests.join.join", "records.requests.JoinRequest", "records.answers.JoinResult"),
     "down": Exchange("requests.down.down", "records.requests.DownRequest", "records.answers.DownResult"),
     "gc": Exchange("requests.gc.collect", "records.gc.GcRequest", "records.gc.GcResult"),

@@ -408,6 +408,12 @@ class RestartResult(Changed):
     tasks: Entries
 
 
+class ReadmitResult(Record):
+    """Whether this host is meant, and had been left out of the last run."""
+
+    readmitted: bool
+
+
 class Written(Record):
     """Files that trainers wrote in their working directory."""
 

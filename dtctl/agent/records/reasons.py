@@ -134,6 +134,8 @@ SENTENCES = {
     " (dtctl undrain %(host)s lets it take part again)",
     "bad_host_needed": "the last %(count)d failures of the run were all on %(host)s, and it cannot continue without it"
     " (dtctl replace %(host)s moves its tasks)",
+    "bad_host_replaced": "%(what)s takes part in no run until dtctl undrain %(what)s: the last failures of the run were"
+    " all on it, and %(host)s has its tasks",
     "resized": "all tasks that train restart because their number changes",
     "sized": ": %(count)d of %(of)d workers train",
     "ending": "ending",
@@ -223,6 +225,8 @@ SENTENCES = {
     "begins_without": "the run begins without %(text)s",
     "joined": "%(host)s has joined the run, which had begun without it",
     "cannot_join": "%(text)s cannot join the run: its coordinator has no majority of the voting hosts",
+    "cannot_trust": "%(host)s stays out: the coordinator has no majority of the voting hosts, and dtctl undrain"
+    " %(host)s has no effect until it has one",
     "never_joins": "%(text)s cannot join the run: %(what)s",
     "join_undone": "%(host)s is out of the run again: its `up` was cancelled",
     "back": "%(host)s is back after %(seconds).0f s",

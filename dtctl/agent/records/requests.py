@@ -133,6 +133,12 @@ class DrainRequest(UndrainRequest):
     grace_s: Default[Optional[Seconds], None]
 
 
+class ReadmitRequest(Request):
+    """Lets a host take part in the next run that the last one, which has ended, had left out for the failures on it."""
+
+    readmitted: Name
+
+
 class JoinRequest(Request):
     """Adds hosts to a live run as spares; without hosts, only asks for what these need."""
 

@@ -214,6 +214,8 @@ class Moved(Record):
     """Slot -> the host that has its tasks. Every other host has its own."""
     joined: Default[AtMost[Dict[Name, Spare], MOST_SLOTS], {}]
     """Hosts that were new in the cluster file after the start, and are spares of the run since."""
+    bad: Default[AtMost[List[Name], MOST_SLOTS], []]
+    """Hosts that were replaced because tasks have failed on them, and take no task until a person undrains them."""
     replace_s: Default[Optional[Seconds], None]
     """The same as in the recovery, for a run that was started without spares."""
 

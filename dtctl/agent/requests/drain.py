@@ -10,7 +10,7 @@ from ..records.answers import RestartResult
 from ..records.kinds import made
 from ..records.spec import inventory_of
 from ..run import drains, gang
-from . import run_handles, runs, stop
+from . import readmit, run_handles, runs, stop
 from .run_handles import NotTaken, RunHandle, WholeRun
 
 TYPE_CHECKING = False
@@ -68,9 +68,7 @@ class Held:
 def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:
     """Releases tasks; returns when they run again, or wait for a host that is away, or for the end of another drain."""
     run = runs.need(talk, request)
-    host = run.spec["host"]
-    if request["drained"] == host and not run.live() and drains.is_left_out_as_bad(host, run.intent()["tasks"]):
-        run.note(lambda intent: drains.excuse(intent["tasks"]))
+    if readmit.end(run, request["drained"] or ""):
         return made(RestartResult, run=run.id, tasks={}, inventory=inventory_of(run.spec))
     handle = run_handles.reached(talk, run)
     try:

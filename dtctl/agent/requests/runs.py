@@ -14,6 +14,7 @@ from ..records.values import FINAL, READ_ONLY
 from ..run import environment
 from ..run.runfiles import RunFiles
 from ..survival import revival, systemd
+from . import left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -278,9 +279,20 @@ class Run:
         state["finished"] = True
         paths.write_json(self.files.state_path, state)
 
+    def left_out(self) -> bool:
+        """Whether it has left this host out for the failures on it."""
+        return left_out.is_left_out(self.spec, self.intent()["tasks"])
+
+    def keep_left_out(self) -> None:
+        """Keeps that beyond its files, which are about to be removed."""
+        with suppress(OSError, paths.Damaged):
+            if self.left_out():
+                left_out.remember(self.files.root, self.spec)
+
     def remove(self) -> None:
         """Removes the run's files once its supervisor has ended."""
         self.end_supervisor(REMOVAL_LIMIT_S)
+        self.keep_left_out()
         remove(self.files, self.spec["cluster"])
 
 

@@ -107,6 +107,7 @@ def keep(run: runs.Run, known: Awaited, hosts: List[str]) -> None:
     from ..bundles.tree import remove_tree
 
     files = run.files
+    run.keep_left_out()
     run.end_supervisor(runs.REMOVAL_LIMIT_S)
     for name in set(os.listdir(files.directory)) - _KEPT:
         path = files.path(name)

@@ -26,10 +26,10 @@ from ..records.spec import (
     ports_of,
 )
 from ..records.values import FINAL, MOST_FILES, MOST_RUNS, brief
-from ..run import drains, environment, intents
+from ..run import environment, intents
 from ..run.runfiles import RunFiles
 from ..survival import reboot, systemd
-from . import cluster_lock, down, run_handles, runs, setup, starting, stop, unended
+from . import cluster_lock, down, readmit, run_handles, runs, setup, starting, stop, unended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,24 +67,12 @@ def up(talk: Conversation, request: UpRequest) -> UpResult:
                 "it was started by %s, %s" % (old.spec["controller"], _difference(old.spec, spec)),
                 "give --replace to stop it and start the new one",
             )
-        if current is not None:
-            _refuse_bad_host(current)
+        readmit.refuse(talk, spec["cluster"], spec["host"], current)
         return _new(talk, request, current)
     except Aborted:
         raise Refused("rolled_back", "cancelled and cleaned up") from None
     finally:
         lock.release()
-
-
-def _refuse_bad_host(last: runs.Run) -> None:
-    """A host that the last run has left out for the failures on it takes part in no other until a person says so."""
-    host = last.spec["host"]
-    if drains.is_left_out_as_bad(host, last.intent()["tasks"]):
-        raise Refused(
-            "bad_host",
-            "%s was left out of run %s, whose last failures were all on it" % (host, last.id),
-            hint="dtctl undrain %s    lets it take part again" % host,
-        )
 
 
 def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:

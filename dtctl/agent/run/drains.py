@@ -68,10 +68,10 @@ def is_left_out_as_bad(host: str, own: Mapping[str, Intent]) -> bool:
     return any(is_bad([one]) and one["holder"] == host for intent in own.values() for one in intent["holds"])
 
 
-def excuse(own: Mapping[str, Intent]) -> None:
-    """Ends these holds in a run that has ended: `up` asks for no more than that."""
-    for intent in own.values():
-        intent["holds"] = [one for one in intent["holds"] if one["kind"] != BAD_HOST]
+def excuse(intents: Mapping[str, Intent], host: str) -> None:
+    """Ends these holds of a host in a run that has ended: `up` asks for no more than that."""
+    for intent in intents.values():
+        intent["holds"] = [one for one in intent["holds"] if (one["kind"], one["holder"]) != (BAD_HOST, host)]
 
 
 def is_returning(intent: Intent) -> bool:

@@ -10,7 +10,7 @@ computes the current roster, and the current tasks of this host, from it.
 from __future__ import annotations
 
 from ..records.kinds import InvalidValue
-from ..records.spec import Inventory, Member, batch_share, job_of, trainers_of
+from ..records.spec import Inventory, Member, batch_share, hosts_of, job_of, trainers_of
 from .drains import needs_the_run, scaled_down
 from .outcome import is_left_out
 
@@ -137,6 +137,9 @@ def with_moves(spec: Spec, moved: Moved) -> Spec:
         tasks += spec["slots"][slot]
     roster = [_placed(spec, member, slots) for member in spec["roster"]]
     after: Spec = {**spec, "moved": moved, "tasks": tasks, "roster": roster}
+    unknown = set(moved["bad"]).difference(hosts_of(after))
+    if unknown:
+        raise InvalidValue.at(("moved", "bad"), "hosts of the run", min(unknown))
     return after
 
 

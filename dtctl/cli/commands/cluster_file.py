@@ -109,6 +109,9 @@ def show_plan(
     previous = None if local else scope.memory.newest_of(cluster.file, cluster.name)
     if previous is not None and not previous.outcome and not previous.is_local:
         render.plan.show_new_hosts(operations.up.adding.new_in_file(cluster, previous.hosts), previous.run or "")
+    if previous is not None:
+        bad = [host for host in previous.bad if host in planned.members]
+        render.plan.show_bad_hosts(bad, previous.run or "")
 
 
 def _topics(incomplete: str) -> list[str]:

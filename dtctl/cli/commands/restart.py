@@ -123,6 +123,7 @@ def undrain(scope: Scope, host: HostName, output: OutputOption = "text") -> None
             render.result.show_undraining(host, found)
 
     outcome = _start_again(scope, record, "Undrain", f"undraining {host}, which starts", work, output, announce)
+    scope.memory.change(record, bad=tuple(bad for bad in record.bad if bad != host))
     if output == "text" and outcome.excused:
         errors.note(f"{host} takes part in the next run again")
     elif output == "text" and not outcome.tasks and not about.is_idle:

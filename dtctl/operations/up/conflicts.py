@@ -210,8 +210,8 @@ def _failed(doing: str, errors: Mapping[str, DtctlError], total: int) -> DtctlEr
 
 
 def _take_spare(free: Sequence[str], every: Mapping[str, DtctlError]) -> list[str]:
-    """Commands to run if spares can replace the missing hosts."""
-    gone = [host for host, error in every.items() if isinstance(error, TransportError)]
+    """Commands to run if spares can replace the missing hosts, and those that the last run has left out."""
+    gone = [host for host, error in every.items() if isinstance(error, TransportError) or _is_bad(error)]
     pairs = list(zip(gone, free, strict=False))
     if not pairs:
         return []
@@ -220,6 +220,10 @@ def _take_spare(free: Sequence[str], every: Mapping[str, DtctlError]) -> list[st
     named = ", ".join(f"{spare} for {host}" for host, spare in pairs)
     left = f" (no spare is left for {fold(gone[len(pairs) :])})" if len(gone) > len(pairs) else ""
     return [f"spares can take their tasks{left}: write {named} in jobs, take them out of spares, and then: dtctl up"]
+
+
+def _is_bad(error: DtctlError) -> bool:
+    return isinstance(error, AgentError) and error.code == "bad_host"
 
 
 def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed: Mapping[str, DtctlError]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.spec import RecoverySpec
 from dtctl.agent.run import drains, run_events
@@ -242,9 +243,40 @@ def test_a_spare_takes_the_place_of_a_bad_host_that_is_connected(
     assert (world.places[task], world.running_on(task), world.condition) == ("s", ["s"], "Running")
     said = f"the last failures of the run were all on {host}: s takes its tasks (dtctl undrain {host} makes it a spare)"
     assert any(text.startswith(said) for text in world.decisions)
-    assert (world.data["hosts"][host]["drained"], warnings(world)) == ("coordinator", [])
+    assert (world.data["hosts"][host]["drained"], world.data["moved"]["bad"]) == ("coordinator", [host])
+    assert warnings(world) == [
+        f"{host} takes part in no run until dtctl undrain {host}: the last failures of the run were all on it, and s "
+        "has its tasks"
+    ]
     world.request("undrain", host=host, by="anna@desk")
     assert world.data["hosts"][host]["drained"] is None
+    world.until(lambda: world.data["moved"]["bad"] == [] and warnings(world) == [])
+
+
+def test_the_next_coordinator_knows_which_host_was_replaced_for_its_failures() -> None:
+    world = spared("async-ps", PLACES, "s")
+    for _ in range(3):
+        fail(world, "worker:2")
+    world.until(lambda: world.data["moved"]["slots"] == {"e": "s"} and set(world.states.values()) == {"running"})
+    world.elect("a")
+    world.run_for(5.0)
+    assert world.data["moved"]["bad"] == ["e"]
+    world.data["hosts"]["e"]["drained"] = None
+    unfit = world.coordinator._moving._unfit("e", "d", ["worker:1"])
+    assert unfit is not None
+    assert sentence([unfit]) == "e is drained"
+
+
+def test_without_a_majority_no_host_is_trusted_again() -> None:
+    world = spared("async-ps", PLACES, "s")
+    for _ in range(3):
+        fail(world, "worker:2")
+    world.until(lambda: world.data["moved"]["slots"] == {"e": "s"} and set(world.states.values()) == {"running"})
+    world.lease = False
+    world.request("undrain", host="e", by="anna@desk")
+    assert world.data["moved"]["bad"] == ["e"]
+    reasons = [reason_of(line) for line in world.coordinator.history]
+    assert any(text.startswith("e stays out: the coordinator has no majority") for text in reasons)
 
 
 def test_a_bad_host_is_no_spare_before_it_is_undrained() -> None:
