@@ -157,10 +157,3 @@ def test_a_damaged_one_is_not_sent(home: Desk, saved: Path) -> None:
     assert "checkpoint-500 is damaged: optimizer.pt" in push(home, "own/checkpoint-500")
     assert "is not complete: optimizer.pt" in push(home, "own")
     assert not saved.exists()
-
-
-def test_a_storage_url_takes_those_of_tensorflow_alone(home: Desk, saved: Path) -> None:
-    write(home.project / "own", trainer(500))
-    said = home.run("checkpoints", "push", "own", "--local", "--into", "gs://bucket/out").stderr
-    assert "writes only those of TensorFlow to a storage URL" in said
-    assert "gcloud storage cp -r" in said

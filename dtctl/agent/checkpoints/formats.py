@@ -239,7 +239,9 @@ class DirectoryFormat(Format):
             aside=aside,
         )
         self.marks = marks
-        """Small files by which it is recognised and judged, the one that is written last before the others."""
+        """Small files by which it is recognised and judged, the one that is written last before the others; the first
+        may be of some versions alone.
+        """
         self.links = links
         self._recognises = recognises
         self._problem = problem
@@ -254,10 +256,16 @@ class DirectoryFormat(Format):
         return self._recognises(name, names)
 
     def modified(self, path: str) -> float:
-        """The time of its last change: that of its first mark, else its own. Raises OSError."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return os.lstat(os.path.join(path, self.marks[0])).st_mtime
+        """The time of its last change: that of its first mark that is there, else its own. Raises OSError."""
+        for mark in self.marks:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return os.lstat(os.path.join(path, mark)).st_mtime
         return os.lstat(path).st_mtime
+
+    def in_order(self, names: Sequence[str]) -> List[str]:
+        """The files in the order in which they are copied: those by which it is judged come last."""
+        last = {mark: -number for number, mark in enumerate(self.marks, 1)}
+        return sorted(names, key=lambda name: (name in last, last.get(name, 0)))
 
     def inspect(self, path: str, budget: Budget) -> Inspected:
         tree, name = Tree(path, budget), os.path.basename(path)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 METADATA = "_CHECKPOINT_METADATA"
 COMMITTED = "commit_success.txt"
-MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
+MARKS = (COMMITTED, METADATA, "_METADATA", os.path.join("default", "_METADATA"))
 """Files that identify a directory as a checkpoint; the last two are of versions before 0.6."""
 NO_CHECKSUMS = "Orbax's arrays have no checksums: only the metadata and the nodes of its databases were checked"
 

@@ -179,8 +179,7 @@ def _of_row(path: Path, row: formats.Format) -> tuple[int | None, tuple[OwnFile,
         if odd is not None or len(inside) > MOST_STORED:
             why = f"has {len(inside)} files" if odd is None else f"has a file {odd!a:.200}"
             raise PreflightError(f"{path} {why}, and is not sent", hint=f"at most {MOST_STORED} files are")
-        inside.sort(key=lambda name: name in row.marks)
-        return step, tuple(_read(path / name, name) for name in inside)
+        return step, tuple(_read(path / name, name) for name in row.in_order(inside))
     beside = [one for one in row.companions(path.name) if path.with_name(one).is_file()]
     return step, tuple(_read(path.with_name(name), name) for name in (*beside, path.name))
 

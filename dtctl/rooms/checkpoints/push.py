@@ -6,26 +6,23 @@ all of them hold what was sent, it gets its name everywhere, at the lead's host 
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dtctl.agent.checkpoints import formats, state_file
 from dtctl.agent.records.values import is_storage_url
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import grouped
-from dtctl.operations.client import Progress, Report
+from dtctl.operations.client import Report
 from dtctl.operations.outputs import strangers
 from dtctl.operations.run_record import RunRecord
 from dtctl.plan import RunPlan, restoring_hosts
 from dtctl.plan.hosts import checkpoint_places, on_host
 from dtctl.rooms.checkpoints.delivery import Delivery, StoredCheckpoint, Target
-from dtctl.rooms.checkpoints.local import OwnCheckpoint, OwnFile
-from dtctl.rooms.storage import PATIENCE_S, Object, Place, label
+from dtctl.rooms.checkpoints.local import OwnCheckpoint
+from dtctl.rooms.checkpoints.upload import Upload
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport
 
@@ -73,7 +70,6 @@ def push(
     """Copies the checkpoint. Raises DtctlError; the next push resumes with the received part, which has no final name
     yet.
     """
-    _refuse_urls(own, where)
     with ExitStack() as stack:
         push = secrets.token_hex(16)
         deliveries: dict[str, Delivery] = {}
@@ -106,18 +102,6 @@ def push(
         return Pushed(own, tuple(one.placed(shared[one.host]) for one in senders))
 
 
-def _refuse_urls(own: OwnCheckpoint, where: Sequence[Target]) -> None:
-    """Raises PreflightError for what dtctl does not write to a storage URL."""
-    url = next((target.directory for target in where if is_storage_url(target.directory)), None)
-    if url is not None and own.kind != "tensorflow":
-        title = formats.BY_KIND[own.kind].title  # type: ignore[index]
-        raise PreflightError(
-            f"{own.name} is a checkpoint of {title}, and dtctl writes only those of TensorFlow to a storage URL",
-            detail=f"nothing was sent to {url}",
-            hint="the storage's own tool does, as `gcloud storage cp -r` or `aws s3 cp --recursive`",
-        )
-
-
 def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
     """The hosts that are sent the files, and for each host the others that see the same directory."""
     same = grouped((one.landed["token"], one.host) for one in every)
@@ -143,61 +127,3 @@ def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, De
             detail="\n".join([*lines, f"this is cluster {record.cluster} of {(record.file or Path()).parent}"]),
             hint=f"give this cluster a name, or dirs.output, of its own in {record.file}; or name a place: --into DIR",
         )
-
-
-class Upload(Delivery):
-    """The conversation with a host that restores from there. The index comes last, as when TensorFlow saves."""
-
-    def send(self) -> None:
-        """Sends every file but the index. Raises PreflightError where another checkpoint has its name."""
-        self._place = Place(self._target.directory, PATIENCE_S)
-        self._below = f"{self._target.below}/" if self._target.below else ""
-        depth = 1 if self._below else 0
-        there = {one.name: one for one in self._place.objects(depth, lambda name: name != self._target.below)}
-        *others, index = self._own.files
-        self._index = None if self._at(index) in there else index
-        for one in others:
-            if self._index is not None:  # left from an interrupted push: no checkpoint without its index
-                self._upload(one)
-        if self._index is None:
-            self._refuse_other(there)
-        super().send()
-
-    def keep(self) -> None:
-        if self._index is not None:
-            self._upload(self._index)
-        state = f"{self._below}{state_file.STATE_FILE}"
-        text = self._place.whole(state).decode("utf-8", "surrogateescape")
-        named = state_file.with_newest(text, self._own.name, time.time())
-        self._place.write(state, named.encode("utf-8", "surrogateescape"))
-        super().keep()
-
-    def _at(self, file: OwnFile) -> str:
-        return f"{self._below}{file.path.name}"
-
-    def _upload(self, file: OwnFile) -> None:
-        bucket, before = label(self._place.url), self._sent_bytes
-
-        def report(done: int) -> None:
-            self._report(Progress(bucket, "send", before + done, self._own.size_bytes))
-
-        self._place.upload(self._at(file), file.path, report)
-        self._sent_bytes = before + file.size
-
-    def _refuse_other(self, there: dict[str, Object]) -> None:
-        for one in self._own.files:
-            found = there.get(self._at(one))
-            if one.path.name.endswith(".meta"):  # the graph (.meta) holds no values
-                continue
-            if found is None or found.size != one.size or self._digest(found) != one.sha256:
-                raise PreflightError(
-                    f"another checkpoint is called {self._own.name} in {self._place.url}",
-                    detail=f"{self._at(one)} differs from what was to be stored; it was not touched",
-                    hint="give yours another name, or move that one away",
-                )
-
-    def _digest(self, one: Object) -> str:
-        found = hashlib.sha256()
-        for _, data in self._place.pieces(one):
-            found.update(data)
-        return found.hexdigest()

@@ -84,11 +84,12 @@ def objects_of(place: Place, checkpoint: Found) -> list[Object]:
     """The files of a checkpoint as they are now, last the one that says that it is whole."""
     prefix, row = checkpoint.checkpoint["prefix"], formats.BY_KIND[checkpoint.checkpoint["kind"]]
     if isinstance(row, formats.DirectoryFormat):
-        search, mark = Search(place), f"{prefix}/{row.marks[0]}"
+        search = Search(place)
         inside = search.whole(Group(prefix, row, [])).objects
         if search.cut:
             raise StorageError(f"{checkpoint.path} has too many directories to be read from this machine")
-        return sorted(inside, key=lambda one: (one.name == mark, one.name))
+        objects = {one.name.removeprefix(f"{prefix}/"): one for one in inside}
+        return [objects[name] for name in row.in_order(sorted(objects))]
     directory, _, name = prefix.rpartition("/")
     beside = row.companions(name)
 

@@ -61,6 +61,8 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
     problem = report["problem"] or (f"only the first {search.count} objects were looked at" if search.cut else None)
     if left_out:
         problem = problem or f"{left_out[0]} is too large to be judged from here"
+    if search.arriving:
+        problem = problem or f"the push of {min(search.arriving)} has not ended; the same command resumes it"
     return {**json.loads(text), "identity": "", "problem": problem}  # type: ignore[typeddict-item]
 
 

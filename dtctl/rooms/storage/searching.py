@@ -8,6 +8,7 @@ from dtctl.agent.checkpoints import deepspeed, formats, reading, trees
 from dtctl.agent.checkpoints.tensor_bundle import number_in
 from dtctl.dataclass import dataclass
 from dtctl.rooms.storage import MOST_DIRECTORIES, MOST_OBJECTS, Object, Place
+from dtctl.rooms.storage.arriving import arriving_name
 
 MOST_DEPTH = 6
 """How deep a checkpoint that is a directory may be."""
@@ -28,9 +29,10 @@ class Group:
     def time(self) -> float:
         """The time of its last change: that of the object that is written last, where there is one."""
         if isinstance(self.row, formats.DirectoryFormat):
-            mark = next((one for one in self.objects if one.name == f"{self.prefix}/{self.row.marks[0]}"), None)
-            if mark is not None:
-                return mark.time
+            times = {one.name: one.time for one in self.objects}
+            for mark in self.row.marks:
+                if f"{self.prefix}/{mark}" in times:
+                    return times[f"{self.prefix}/{mark}"]
         return max((one.time for one in self.objects), default=0.0)
 
 
@@ -59,12 +61,15 @@ class _Listed(trees.Names):
 
 
 class Search:
-    """`groups`: newest first; `cut`: whether there may be more than those found."""
+    """`cut`: whether there may be more than those found. `arriving`: those of which a push has not ended, which are no
+    checkpoints yet.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self.count = 0
         self.cut = False
+        self.arriving: set[str] = set()
         self._groups: dict[str, Group] = {}
         self._pointers: dict[str, Object] = {}
         self._directories = 0
@@ -79,9 +84,8 @@ class Search:
                 if listed is not None:
                     deeper += self._take(below, *listed)
             level = deeper
-        return sorted(
-            self._groups.values(), key=lambda one: (one.time, number_in(one.prefix) or 0, one.prefix), reverse=True
-        )
+        found = [one for one in self._groups.values() if one.prefix not in self.arriving]
+        return sorted(found, key=lambda one: (one.time, number_in(one.prefix) or 0, one.prefix), reverse=True)
 
     def whole(self, group: Group) -> Group:
         """Returns the group with all its objects, where the checkpoint is a directory."""
@@ -135,6 +139,8 @@ class Search:
 
     def _add(self, one: Object) -> None:
         above, _, name = one.name.rpartition("/")
+        if (arrives := arriving_name(name)) is not None:
+            self.arriving.add(f"{above}/{arrives}".lstrip("/"))
         if name == deepspeed.LATEST:
             self._pointers[one.name] = one
         row = formats.of_file(name)
