@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.checkpoints import Checkpoints, chosen, each_once
 from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.client.streams import Disconnected
+from dtctl.operations.engines import Allocation, engine_of_record, forget
 from dtctl.operations.events import read_events
 from dtctl.operations.findings import fails
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
@@ -23,6 +25,7 @@ from dtctl.operations.selection import select_tasks
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import placed, status, with_checkpoints, with_storage
 from dtctl.operations.stop import StopOrder, StopResult, stop
+from dtctl.operations.waiting import status_of_waiting
 from dtctl.plan import plan_roster
 from dtctl.rooms.metrics.operation import Series, read_metrics
 
@@ -43,7 +46,7 @@ class Run:
     def __init__(self, record: RunRecord, transport: Transport, remembered: Memory) -> None:
         """Internal: `up` and `attach` create runs."""
         assert record.run is not None
-        self._record, self._transport, self._memory = record, transport, remembered
+        self._known, self._transport, self._memory = record, transport, remembered
         self.id = record.run
         """The id as `dtctl runs` lists it, for `--run`."""
         self.cluster = record.cluster
@@ -51,6 +54,13 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<dtctl.Run {self.id}>"
+
+    @property
+    def _record(self) -> RunRecord:
+        """What is known of it here. A run that waits for the nodes of a job is written down again when it has them."""
+        if not self._known.begun:
+            self._known = self._memory.load(self.id) or self._known
+        return self._known
 
     def status(self) -> Status:
         """How it is now. Raises errors.DtctlError if no host that answers knows it, after `down` for example."""
@@ -65,17 +75,38 @@ class Run:
 
         `timeout` in seconds: raises TimeoutError then, and the run continues. `progress` is called, in this thread,
         with each change. An interrupt ends the wait, never the run. Hooks of the file that run commands here do not
-        run: the caller can act on the result.
+        run: the caller can act on the result. With `on: slurm` it waits for the job's nodes, too; if the job waits
+        again, it goes on with the run that continues this one.
         """
+        from dtctl.operations.waiting import await_machines, is_queued_again
+
+        deadline = None if timeout is None else time.monotonic() + timeout
+        record, report = self._record, progress or (lambda status: None)
+        while True:
+
+            def seen(held: Allocation, record: RunRecord = record) -> None:
+                report(status_of(status_of_waiting(record, held)))
+
+            record = await_machines(record, self._newer, seen, deadline)
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            ended = self._end_of(record, left, report)
+            if not is_queued_again(ended):
+                return self._seen(ended)
+
+    def _newer(self, record: RunRecord, held: Allocation) -> RunRecord | None:
+        run = held.run or record.run
+        return self._memory.load(run) if run is not None else None
+
+    def _end_of(self, record: RunRecord, timeout: float | None, report: Callable[[Status], None]) -> RunStatus:
+        """How the run has ended."""
         from dtctl.operations.follow import Ended, follow_for
 
-        events = follow_for(self._record, self._transport, LogRequest(()), timeout)
-        with closing(events):
+        with closing(follow_for(record, self._transport, LogRequest(()), timeout)) as events:
             for event in events:
                 if isinstance(event, Ended):
-                    return self._seen(event.status)
-                if isinstance(event, RunStatus) and progress is not None:
-                    progress(status_of(event))
+                    return event.status
+                if isinstance(event, RunStatus):
+                    report(status_of(event))
         raise AssertionError("following ends with Ended")
 
     def logs(
@@ -283,6 +314,7 @@ class Run:
 
         result = down(self._record, self._transport, StopOrder(controller_name(), grace, "taken_down"))
         _check(result.stop)
+        forget(self._record, [self.id])
         self._memory.forget_removed(self._record.cluster, result.removed)
 
     def _placed(self) -> RunRecord:
@@ -342,6 +374,8 @@ def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatu
     place = remembered.place_of(cluster.file)
     where = place if place is not None and place.cluster == cluster.name else None
     record = known or where or record_of(plan_roster(cluster.checked.cluster))
+    if known is not None and engine_of_record(known) is not None:
+        run = known.run  # it has its machines for itself: no other run is there
     record = dataclasses.replace(remembered.follow(record).record, run=run)
     if run is not None and known is None:
         check_known(record, cluster.transport, [])

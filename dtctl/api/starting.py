@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.config.cluster import Cluster as Config
     from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.engines import Engine
     from dtctl.operations.findings import Checked as CheckedHosts
     from dtctl.operations.up.launch import Start
     from dtctl.operations.up.succession import Unended
@@ -47,7 +48,8 @@ def up(
     `replace`: a live run that differs is stopped first. `adopt_output`: continue in an output directory that another
     cluster has written. `check`: check versions, GPUs, disks and the network first; what is found is logged as
     warnings of the logger `dtctl`. `force`: start even if that finds what will make tasks fail. `allow_missing`: start
-    without up to so many worker hosts. `progress` is called once at a time, from other threads.
+    without up to so many worker hosts. `progress` is called once at a time, from other threads. With `on: slurm` the
+    run is submitted, and returned while its job waits for nodes; `check` is done when the job starts.
 
     Raises errors.ConfigError for what in the file cannot work; errors.PreflightError, before anything is started, for
     what hosts or this machine lack; errors.TransportError if a host cannot be reached; errors.UsageError; and
@@ -55,17 +57,18 @@ def up(
     cancels the start until every host runs its tasks; afterwards the run continues, and `attach` finds it. The
     KeyboardInterrupt says which.
     """
-    from dtctl.operations.engines import require_own_hosts
+    from dtctl.operations.engines import engine_of
     from dtctl.operations.up.launch import prepare_launch
 
-    if not local:
-        require_own_hosts(cluster.checked.cluster, "dtctl.up() in Python")
+    said = cluster.checked.cluster
+    engine = None if local else engine_of(said.on)
+    placed = said if engine is None else engine.place(said)
     ports = LocalPorts()
     launch = prepare_launch(
-        cluster.checked.cluster,
+        placed,
         cluster.transport.hostname,
         os.environ,
-        _reviewed(cluster, local=local, force=force),
+        _reviewed(cluster, placed, local=local, force=force),
         local=local,
         replace=replace,
         adopt_output=adopt_output,
@@ -74,6 +77,8 @@ def up(
         make_local=lambda config: make_local(config, ports),
     )
     warn_of_missing_content(launch.inspected)
+    if engine is not None:
+        return _submit(engine, cluster, launch)
     try:
         return _start(launch, cluster, progress, force=force)
     finally:
@@ -120,11 +125,20 @@ def _start(launch: Start, cluster: Cluster, progress: Callable[[Progress], None]
     return Run(dataclasses.replace(launch.record, run=outcome.run), cluster.transport, remembered)
 
 
-def _reviewed(cluster: Cluster, *, local: bool, force: bool) -> Bundle:
-    """The code, with the consent to what starts here."""
+def _submit(engine: Engine, cluster: Cluster, launch: Start) -> Run:
+    from dtctl.operations.submit import submit
+
+    remembered = memory()
+    queued = submit(engine, cluster.checked.cluster, launch, remembered, cluster.transport, os.environ)
+    if queued.short_of_s:
+        log.warning("the time limit is so short that the run may be stopped as soon as it starts")
+    return Run(queued.record, cluster.transport, remembered)
+
+
+def _reviewed(cluster: Cluster, config: Config, *, local: bool, force: bool) -> Bundle:
+    """The code, with the consent to what starts here. `config`: as it is placed."""
     from dtctl.operations.up.review import review
 
-    config = cluster.checked.cluster
     checked = Checked(config, copy.deepcopy(cluster.checked.findings))  # a review adds its own
     reviewed = review(checked, os.environ, local=local, force=force)
     for doubt in reviewed.doubts:

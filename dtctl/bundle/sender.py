@@ -86,7 +86,7 @@ class Chunks:
 
     def _read_digests(self, file: FileEntry) -> bytes:
         whole, digests = hashlib.sha256(), b""
-        for block in _read(self._bundle.root / file.path, file.size, size=file.size, at_once=BLOCK_BYTES):
+        for block in read_part(self._bundle.root / file.path, file.size, size=file.size, at_once=BLOCK_BYTES):
             whole.update(block)
             digests += hashlib.sha256(block).digest()
         if whole.hexdigest() != file.sha256:
@@ -132,7 +132,7 @@ class Chunks:
         hasher = hashlib.sha256()
         chunks: list[Chunk] = []
         size = file.size if size is None else size
-        for plain in _read(self._bundle.root / file.path, file.size, offset=offset, size=size):
+        for plain in read_part(self._bundle.root / file.path, file.size, offset=offset, size=size):
             if sha256 is not None:
                 hasher.update(plain)
             for shrinks, run in _runs(plain):
@@ -176,7 +176,7 @@ def block_size(file: FileEntry, number: int) -> int:
     return min(BLOCK_BYTES, file.size - number * BLOCK_BYTES)
 
 
-def _read(path: Path, whole: int, *, size: int, offset: int = 0, at_once: int = CHUNK_BYTES) -> Iterator[bytes]:
+def read_part(path: Path, whole: int, *, size: int, offset: int = 0, at_once: int = CHUNK_BYTES) -> Iterator[bytes]:
     """`size` bytes of a file of `whole` bytes: a file that has grown is not the one that was scanned."""
     try:
         with os.fdopen(open_regular(path, follow=False), "rb", buffering=0) as file:

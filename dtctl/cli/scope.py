@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.config.load import Checked
     from dtctl.model import Host
+    from dtctl.operations.engines import Lent
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import Ending
@@ -116,11 +117,16 @@ class Scope:
         file = self.file(argument)
         return self._with_reach(load_cluster(file, overrides=overrides or [], needs_files=needs_files))
 
-    def checked(self, argument: Path | None = None, overrides: list[str] | None = None) -> Checked:
-        """The same for one who is about to start it: the findings are still to be raised."""
+    def checked(
+        self, argument: Path | None = None, overrides: list[str] | None = None, lent: Lent | None = None
+    ) -> Checked:
+        """The same for one who is about to start it: the findings are still to be raised. `lent`: what is started was
+        submitted earlier.
+        """
         from dtctl.config.load import check_cluster
 
-        checked = check_cluster(self.file(argument), overrides=overrides or [])
+        file, content = (self.file(argument), None) if lent is None else (lent.file, lent.content)
+        checked = check_cluster(file, overrides=overrides or [], content=content)
         return dataclasses.replace(checked, cluster=self._with_reach(checked.cluster))
 
     def _with_reach(self, cluster: Cluster) -> Cluster:

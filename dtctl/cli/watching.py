@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dtctl.config.outgoing import Sending
     from dtctl.model import TaskId
     from dtctl.operations.consent import LocalProgram
+    from dtctl.operations.engines import Allocation
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
@@ -150,34 +151,30 @@ def _watch(
     raise AssertionError("following ends with Ended")
 
 
-QUEUE_LOOK_S = 2.0
-"""The interval at which a command that waits for machines asks their engine."""
-
-
 def with_machines(scope: Scope, record: RunRecord, deadline: float | None = None) -> RunRecord:
     """The run as it is written down when an engine has lent it machines; others are returned as they are.
 
     `deadline`: on the monotonic clock; the command ends then.
     """
     shown = ""
+
+    def show(held: Allocation) -> None:
+        nonlocal shown
+        line = render.allocation.line(dataclasses.replace(held, left_s=None))
+        if line != shown:
+            errors.note(f"{record.run or record.cluster}: {line}")
+        shown = line
+
+    def newer(record: RunRecord, held: Allocation) -> RunRecord | None:
+        newest = scope.memory.newest_of(record.file) if record.file and scope.run is None else None
+        return newest or (scope.memory.load(record.run) if record.run else None)
+
     with scope.detached("dtctl status    shows its place in the queue", "dtctl stop      takes it out"):
-        while (held := operations.engines.allocation_of(record)) is not None:
-            if not operations.waiting.has_no_machines(record, held):
-                break
-            line = render.allocation.line(dataclasses.replace(held, left_s=None))
-            if held.phase == "ended":
-                raise DtctlError(f"run {record.run or record.cluster} has not started", detail=line)
-            if line != shown:
-                errors.note(f"{record.run or record.cluster}: {line}")
-            shown = line
-            if deadline is not None and time.monotonic() > deadline:
-                errors.note("the timeout has expired; the run waits on")
-                raise typer.Exit(ExitCode.TIMEOUT)
-            time.sleep(QUEUE_LOOK_S)
-            newer = scope.memory.newest_of(record.file) if record.file and scope.run is None else None
-            newer = newer or (scope.memory.load(record.run) if record.run else None)
-            record = newer or record
-    return record
+        try:
+            return operations.waiting.await_machines(record, newer, show, deadline)
+        except TimeoutError:
+            errors.note("the timeout has expired; the run waits on")
+            raise typer.Exit(ExitCode.TIMEOUT) from None
 
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:

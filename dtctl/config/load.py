@@ -77,11 +77,11 @@ def load_cluster(file: Path, *, overrides: Sequence[str] = (), needs_files: bool
     return cluster
 
 
-def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
+def check_cluster(file: Path, *, overrides: Sequence[str] = (), content: bytes | None = None) -> Checked:
     """The same for a cluster that is about to be started, with further checks: for settings that cannot work, or are
-    probably mistakes.
+    probably mistakes. `content`: what the file held when it was submitted; it is not read again.
     """
-    said = _parsed(file, overrides)
+    said = _parsed(file, overrides, content)
     try:
         cluster = said.built()
     except ConfigError:
@@ -119,9 +119,9 @@ class _Parsed:
         return dataclasses.replace(cluster, file_sha256=self.sha256, settings=settings, overrides=tuple(self.overrides))
 
 
-def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
+def _parsed(file: Path, overrides: Sequence[str], content: bytes | None = None) -> _Parsed:
     name = _shown(file)
-    content = _read(file, name)
+    content = read_file(file, name) if content is None else content
     document = parse(_text(content, name), name)
     if document.data is None:
         raise ConfigError([Problem(Place(name), f"the file is empty, {EXPECTED}", START)])
@@ -134,7 +134,9 @@ def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
     return _Parsed(file, hashlib.sha256(content).hexdigest(), sections, findings, overrides)
 
 
-def _read(file: Path, name: str) -> bytes:
+def read_file(file: Path, name: str = "") -> bytes:
+    """The content of a cluster file. Raises ConfigError, which calls it `name`."""
+    name = name or _shown(file)
     try:
         with os.fdopen(_without_waiting(file), "rb") as stream:
             content = stream.read(LIMIT_BYTES + 1)

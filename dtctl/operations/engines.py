@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from dtctl import rooms
@@ -11,8 +12,11 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+    from dtctl.bundle.revision import Inspected
     from dtctl.config.cluster import Cluster
     from dtctl.operations.run_record import RunRecord
+    from dtctl.plan.spec import EnvironmentContent
 
 HERE = "ssh"
 """The value of `on` for the machines of the file."""
@@ -58,6 +62,29 @@ class Submitted:
     """How long the time limit has to be at least, where it is shorter: the run may be stopped as soon as it starts."""
 
 
+@dataclass(frozen=True)
+class JobRequest:
+    """A job that would be queued: what the engine is asked for, in its own words."""
+
+    engine: str
+    machines: int
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lent:
+    """What a job starts on the machines that it is given: everything as it is when the run is submitted."""
+
+    run: str
+    file: Path
+    content: bytes
+    """What the cluster file held."""
+    bundle: Bundle
+    wheels: Bundle | None
+    environment: EnvironmentContent
+    inspected: Inspected | None
+
+
 class Engine(Protocol):
     """Raises DtctlError where the engine refuses or cannot be asked."""
 
@@ -65,14 +92,24 @@ class Engine(Protocol):
         """The cluster on the machines that this process was given; outside of a job, on ones that are not known yet."""
         ...
 
-    def run_id(self) -> str | None:
-        """The id of the run that this process is to start on machines that it was given; None outside of a job."""
+    def request(self, cluster: Cluster) -> JobRequest:
+        """The job that `submit` queues for this cluster, as the file has it."""
         ...
 
-    def submit(self, cluster: Cluster, record: RunRecord, environ: Mapping[str, str]) -> Submitted:
-        """Queues a job that starts this run. `cluster`: as the file has it; `record`: of the cluster as it is
-        placed.
+    def lent(self) -> Lent | None:
+        """What this process is to start on machines that it was given; None outside of a job. Raises DtctlError where
+        that is not as it was submitted.
         """
+        ...
+
+    def submit(self, cluster: Cluster, record: RunRecord, lent: Lent, environ: Mapping[str, str]) -> Submitted:
+        """Queues a job that starts this run, and keeps what it is made of until then. `cluster`: as the file has it;
+        `record`: of the cluster as it is placed.
+        """
+        ...
+
+    def forget(self, runs: Collection[str]) -> None:
+        """Removes what was kept for the jobs of these runs, which have ended."""
         ...
 
     def allocation(self, record: RunRecord) -> Allocation | None:
@@ -92,6 +129,18 @@ def engine_of(name: str) -> Engine | None:
     if place is None:
         raise UsageError(f"this dtctl has no engine {name!r}", hint="--on ssh    starts it on the hosts of the file")
     return cast("Engine", pkgutil.resolve_name(place))
+
+
+def lent_by(name: str | None) -> Lent | None:
+    """What the engine of this name lets this process start; None outside of its jobs."""
+    engine = engine_of(name) if name is not None else None
+    return engine.lent() if engine is not None else None
+
+
+def forget(record: RunRecord, runs: Collection[str]) -> None:
+    """Removes what the engine of the record has kept for these runs."""
+    if (engine := engine_of_record(record)) is not None:
+        engine.forget(runs)
 
 
 def require_own_hosts(cluster: Cluster, command: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from dtctl.config.cluster import Cluster
+from dtctl.config.load import read_file
 from dtctl.errors import PreflightError
 from dtctl.operations.client import controller_name
-from dtctl.operations.engines import Allocation, Engine, Submitted, allocation_of
+from dtctl.operations.engines import Allocation, Engine, Lent, Submitted, allocation_of
 from dtctl.operations.history import CodeRecord, Memory
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.stop import StopOrder, stop
@@ -33,13 +35,21 @@ def submit(
         if not launch.replace:
             raise _is_live(previous, held)
         stop(previous, transport, tuple(previous.roster), StopOrder(controller_name(), why="makes_room"))
-    queued = engine.submit(cluster, record, environ)
+    queued = engine.submit(cluster, record, _parts(cluster, launch, record.run), environ)
     memory.begin(queued.record)
     memory.make_current(record.run)
     memory.forget_failure(cluster.file)
     diff = launch.inspected.diff if launch.inspected is not None else ""
     memory.keep_code(record.run, CodeRecord.of(launch.bundle.manifest, diff))
     return queued
+
+
+def _parts(cluster: Cluster, launch: Start, run: str) -> Lent:
+    """Raises PreflightError if the file has changed since it was read."""
+    content = read_file(cluster.file)
+    if hashlib.sha256(content).hexdigest() != cluster.file_sha256:
+        raise PreflightError(f"{cluster.file} changed while it was being submitted", hint="run dtctl up again")
+    return Lent(run, cluster.file, content, launch.bundle, launch.wheels, launch.content, launch.inspected)
 
 
 def _is_live(previous: RunRecord, held: Allocation) -> PreflightError:

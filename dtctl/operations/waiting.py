@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 
 from dtctl.agent.records.reasons import fact
+from dtctl.errors import DtctlError
 from dtctl.model import TaskState
 from dtctl.operations.engines import Allocation, allocation_of, engine_of_record
 from dtctl.operations.run_record import RunRecord
@@ -57,6 +59,33 @@ def without_machines(record: RunRecord) -> Allocation | None:
         time.sleep(_LOOK_S)
         allocation = allocation_of(record)
     return allocation if allocation is not None and allocation.phase != "running" else None
+
+
+def await_machines(
+    record: RunRecord,
+    newer: Callable[[RunRecord, Allocation], RunRecord | None],
+    seen: Callable[[Allocation], None],
+    deadline: float | None = None,
+) -> RunRecord:
+    """The run as it is written down when an engine has lent it machines; one with machines is returned as it is.
+
+    `newer`: reads what has been written down since. `seen` is called with each answer of the engine. `deadline`: on the
+    monotonic clock; raises TimeoutError then. Raises DtctlError for a job that has ended before.
+    """
+    while (held := allocation_of(record)) is not None and has_no_machines(record, held):
+        if held.phase == "ended":
+            detail = f"job {held.job} has ended: {held.state}"
+            raise DtctlError(f"run {record.run or record.cluster} has not started", detail=detail)
+        seen(held)
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeoutError(f"run {record.run or record.cluster} still waits for its machines")
+        time.sleep(QUEUE_LOOK_S)
+        record = newer(record, held) or record
+    return record
+
+
+QUEUE_LOOK_S = 2.0
+"""The interval at which a command that waits for machines asks their engine."""
 
 
 def leave_queue(record: RunRecord, allocation: Allocation) -> None:

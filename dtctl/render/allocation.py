@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dtctl.operations.engines import Allocation, Submitted
+import shlex
+
+from dtctl.agent.host.secrets import hide_words
+from dtctl.operations.engines import Allocation, JobRequest, Submitted
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import count, duration
 from dtctl.render.terminal import console
@@ -17,6 +20,15 @@ def line(found: Allocation) -> str:
         return f"job {found.job} has ended" + ("" if found.state == "UNKNOWN" else f": {found.state}")
     left = "" if found.left_s is None else f", {duration(found.left_s)} left"
     return f"job {found.job} on {found.nodes}{left}"
+
+
+def show_request(job: JobRequest) -> None:
+    """Shows the job that `up` would submit; a node has the place of a host of the file, by its number."""
+    out = console.out()
+    out.print()
+    out.prose(f"dtctl up    submits a job of {count(job.machines, 'node')} to {job.engine}, with these options:")
+    for word in hide_words(job.words):
+        out.print(f"  {shlex.quote(word)}")
 
 
 def show_submitted(queued: Submitted) -> None:

@@ -84,6 +84,26 @@ def test_a_warned_job_is_queued_again_and_continues(slurm: Slurm, user: SlurmDes
     assert slurm.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0"
 
 
+def test_a_job_runs_what_was_submitted_and_down_removes_it(slurm: Slurm, user: SlurmDesk) -> None:
+    blocking = slurm.sbatch("sleep 1000", "--nodes=4", "--exclusive")
+    slurm.wait_for(blocking, "RUNNING")
+    user.write_saver(slurm="{requeue: true}")
+    job = user.up()
+    (user.project / "saver.py").write_text("raise SystemExit('edited since')\n")
+    file = user.project / "cluster.yaml"
+    file.write_text(file.read_text().replace("saver.py", "stand_in.py"))
+    slurm.typed("scancel", blocking)
+    eventually(lambda: "step 3" in user.run("logs", "worker:0").stdout, what="its steps", every_s=0.5)
+    slurm.typed("scancel", "--batch", "--signal=TERM", job)
+    eventually(lambda: slurm.job(job)["Restarts"] == "1", what="the requeue", every_s=0.5)
+    slurm.wait_for(job, "RUNNING")
+    eventually(lambda: "starts at step" in user.run("logs", "worker:0").stdout, what="the second start", every_s=1)
+    (user.out / "enough").touch()
+    assert slurm.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0"
+    user.dtctl("down", "--yes")
+    assert [*(user.home / ".local/state/dtctl/slurm").iterdir()] == []
+
+
 def test_files_of_a_run_are_for_its_user_alone(slurm: Slurm, user: SlurmDesk) -> None:
     user.write_cluster(seconds=1)
     slurm.wait_for(user.up(), "COMPLETED")

@@ -91,7 +91,11 @@ def show_plan(
 ) -> None:
     checked = scope.checked(cluster_file, overrides)
     checked.findings.or_raise_all()
-    cluster = checked.cluster
+    said = cluster = checked.cluster
+    engine = None if local else operations.engines.engine_of(said.on)
+    if engine is not None:
+        cluster = engine.place(said)
+    job = engine.request(said) if engine is not None else None
     bundle, files = operations.sending.scan_code(cluster), operations.environments.environment_files(cluster)
     operations.up.review.check_programs(cluster, bundle, checked.findings)
     errors.show_doubts(checked.findings.doubts_and_problems)
@@ -99,14 +103,17 @@ def show_plan(
     record = operations.run_record.record_of(planned)
     chosen = operations.selection.select_tasks(record, words, exclude) if words or exclude else None
     if output == "json":
-        document.print_json("Plan", {**document.plan(planned, chosen, files), **document.not_pushed(bundle)})
+        fields = {**document.plan(planned, chosen, files), **document.job(job), **document.not_pushed(bundle)}
+        document.print_json("Plan", fields)
     elif chosen is not None or every:
         render.plan.show_whole_tasks(planned, chosen, files)
     else:
         render.plan.show_plan(planned, files)
+    if job is not None and output != "json":
+        render.allocation.show_request(job)
     render.plan.show_left_out(bundle, cluster.file)
     render.plan.show_exposure(operations.local.exposure(cluster))
-    previous = None if local else scope.memory.newest_of(cluster.file, cluster.name)
+    previous = None if local or engine is not None else scope.memory.newest_of(cluster.file, cluster.name)
     if previous is not None and not previous.outcome and not previous.is_local:
         render.plan.show_new_hosts(operations.up.adding.new_in_file(cluster, previous.hosts), previous.run or "")
     if previous is not None:

@@ -132,6 +132,8 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
             )
     if not outcome.stop.errors and not outcome.stop.survivors:
         scope.memory.forget_failure(record.file)
+        ended = {run for removed in outcome.removed.values() for run in removed}
+        operations.engines.forget(record, [*ended, *([record.run] if record.run else [])])
         try:
             scope.memory.forget_removed(record.cluster, outcome.removed)
         except DtctlError as error:

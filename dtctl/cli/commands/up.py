@@ -79,15 +79,17 @@ def up(
         return show_plan(scope, cluster_file, overrides, [], [], local=local, every=scope.verbose, output=output)
     from dtctl.cli.starting import await_tasks, start
 
-    checked = scope.checked(cluster_file, overrides)
+    lent = operations.engines.lent_by(on)
+    checked = scope.checked(cluster_file, overrides, lent=lent)
     if local:
         _remember_place(scope, checked.cluster)
     engine = None if local else operations.engines.engine_of(checked.cluster.on)
     said = checked.cluster
     if engine is not None:
         checked = dataclasses.replace(checked, cluster=engine.place(said))
-    lent = engine.run_id() if engine is not None else None
-    cluster, reviewed = checked.cluster, operations.up.review.review(checked, os.environ, local=local, force=force)
+    kept = lent.bundle if lent is not None else None
+    reviewed = operations.up.review.review(checked, os.environ, local=local, force=force, bundle=kept)
+    cluster = checked.cluster
     errors.show_doubts(reviewed.doubts)
     require_consent(cluster, overrides, local=local, typed=local, sends=operations.sending.START)
     launch = operations.up.launch.prepare_launch(
@@ -118,7 +120,7 @@ def up(
         quiet=quiet,
         output=output,
         first=first,
-        previous=None if lent else scope.memory.newest_of(cluster.file, cluster.name),
+        previous=None if lent is not None else scope.memory.newest_of(cluster.file, cluster.name),
         force=force,
         beside=force,
         keep_ports=require_private,  # it has already read these

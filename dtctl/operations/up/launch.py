@@ -22,6 +22,7 @@ from dtctl.dataclass import dataclass
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client import controller_name, request
 from dtctl.operations.credentials import Authority
+from dtctl.operations.engines import Lent
 from dtctl.operations.environments import content_with
 from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local
 from dtctl.operations.run_record import RunRecord, record_of
@@ -118,7 +119,7 @@ def prepare_launch(
     adopt_output: bool = False,
     check: bool = False,
     allow_missing: int | None = None,
-    lent: str | None = None,
+    lent: Lent | None = None,
     make_local: Callable[[Cluster], Cluster] = make_local,
 ) -> Start:
     """Prepares a start. Raises PreflightError for code that cannot be sent, for missing secrets, and for data that the
@@ -126,18 +127,22 @@ def prepare_launch(
 
     The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
-    done without; None where that is no choice of the command's. `lent`: the id of a run on machines of an engine.
+    done without; None where that is no choice of the command's. `lent`: what a job starts on machines of an engine.
     """
     if not local:
         require(sendings(cluster, START, environ))
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
-    bundle, wheels = bundle or scan_code(cluster), scan_wheels(cluster)
-    content = content_with(cluster, wheels)
-    computed = digest(cluster, f"{bundle.id} {'local' if local else lent or ''}".strip(), content.wheels)
+    if lent is not None:
+        bundle, wheels, content = lent.bundle, lent.wheels, lent.environment
+    else:
+        bundle, wheels = bundle or scan_code(cluster), scan_wheels(cluster)
+        content = content_with(cluster, wheels)
+    place = "local" if local else lent.run if lent is not None else ""
+    computed = digest(cluster, f"{bundle.id} {place}".strip(), content.wheels)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
-    run = lent or run_id(cluster.name, created)
-    inspected = inspect(bundle, found.values())
+    run = lent.run if lent is not None else run_id(cluster.name, created)
+    inspected = lent.inspected if lent is not None else inspect(bundle, found.values())
     revision = inspected.revision if inspected is not None else None
     record = dataclasses.replace(record_of(plan, run, created), revision=revision)
     if allow_missing:

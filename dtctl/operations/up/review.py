@@ -50,11 +50,13 @@ def review(
     local: bool = False,
     started: bool = True,
     force: bool = False,
+    bundle: Bundle | None = None,
 ) -> Reviewed:
     """Raises ConfigError for what cannot work, and PreflightError for code that cannot be sent.
 
     `started`: the cluster is to be started now. Else what its hosts alone know is asked about as well.
-    `force`: it is started though this machine has no such Python.
+    `force`: it is started though this machine has no such Python. `bundle`: the code as it was reviewed when it was
+    submitted; the directories of the file may have changed since.
     """
     cluster, findings = checked.cluster, checked.findings
     known = _known(cluster, environ, findings)
@@ -64,6 +66,9 @@ def review(
         _check_interpreters(cluster, findings, local=local)
     if not local:
         _check_keys(cluster, findings)
+    if bundle is not None:
+        findings.or_raise()
+        return Reviewed(bundle, findings.doubts)
     bundle = _looked_through(cluster, findings)
     check_programs(cluster, bundle, findings)
     _check_environment(cluster, bundle, findings)

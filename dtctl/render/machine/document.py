@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.engines import JobRequest
     from dtctl.operations.gc import GcResult
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
@@ -129,6 +130,11 @@ def without_content(inspected: Inspected | None) -> dict[str, Any]:
         "lfsPointers": [*inspected.pointers] if inspected is not None else [],
         "emptySubmodules": [*inspected.empty_submodules] if inspected is not None else [],
     }
+
+
+def job(value: JobRequest | None) -> dict[str, Any]:
+    """The job that `up` would submit; nothing for a run on the hosts of the file."""
+    return {} if value is None else {"job": {**picked(value, "engine machines"), "words": hide_words(value.words)}}
 
 
 def plan(

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from dtctl.config.cluster import Cluster
 from dtctl.errors import TransportError
 from dtctl.model import OtherTransport
-from dtctl.operations.engines import Allocation, Engine, Submitted
+from dtctl.operations.engines import Allocation, Engine, JobRequest, Lent, Submitted
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
-from dtctl.rooms.slurm import queue
+from dtctl.rooms.slurm import kept, queue
 from dtctl.rooms.slurm.placement import TRANSPORT, given, machines, placed, unknown_nodes
-from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, log_of, run_of, submit
+from dtctl.rooms.slurm.submission import (
+    Submission,
+    code_of,
+    file_of,
+    forget,
+    least_limit_s,
+    limit_s,
+    log_of,
+    options,
+    run_of,
+    submit,
+)
 
 
 class SlurmEngine:
@@ -26,26 +38,27 @@ class SlurmEngine:
             return placed(cluster, unknown_nodes(cluster), "", local_python(os.environ))
         return placed(cluster, here.nodes, here.job, local_python(os.environ))
 
-    def run_id(self) -> str | None:
-        here = given(os.environ)
-        return here.run if here is not None else None
+    def request(self, cluster: Cluster) -> JobRequest:
+        return JobRequest(TRANSPORT, len(machines(cluster)), tuple(options("RUN", cluster)))
 
-    def submit(self, cluster: Cluster, record: RunRecord, environ: Mapping[str, str]) -> Submitted:
-        assert record.run is not None
-        submission = Submission(
-            run=record.run,
-            file=str(cluster.file),
-            overrides=(*(one for one in cluster.overrides if not one.startswith("on=")), f"on={TRANSPORT}"),
-            grace_s=cluster.grace_s,
-            requeue=cluster.slurm.requeue,
-        )
-        job = submit(submission, cluster, environ)
+    def lent(self) -> Lent | None:
+        here = given(os.environ)
+        if here is None:
+            return None
+        submission = Submission.load(file_of(here.run))
+        return kept.lent(submission.kept, here.run, Path(submission.file), code_of(here.run))
+
+    def submit(self, cluster: Cluster, record: RunRecord, lent: Lent, environ: Mapping[str, str]) -> Submitted:
+        submission = Submission.of(cluster, lent)
+        job = submit(submission, cluster, lent, environ)
         hosts = {
             name: dataclasses.replace(host, reach=OtherTransport(TRANSPORT, f"{job}/{name}"))
             for name, host in record.hosts.items()
         }
         log = (
-            "" if any(word.startswith(("--output", "-o")) for word in cluster.slurm.words) else str(log_of(record.run))
+            ""
+            if any(word.startswith(("--output", "-o")) for word in cluster.slurm.words)
+            else str(log_of(submission.run))
         )
         limit, least = limit_s(cluster), least_limit_s(cluster)
         short_of_s = least if limit is not None and limit < least else 0.0
@@ -76,6 +89,10 @@ class SlurmEngine:
             nodes=job.nodes,
             run=run_of(record.run, queue.restarts(name)) if record.run and is_live else None,
         )
+
+    def forget(self, runs: Collection[str]) -> None:
+        for run in {run_of(run, 0) for run in runs}:
+            forget(run)
 
     def cancel(self, allocation: Allocation) -> None:
         queue.ask(["scancel", "--state=PENDING", allocation.job])

@@ -20,10 +20,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from dtctl.bundle.keeping import remove
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.rooms.slurm import queue
-from dtctl.rooms.slurm.placement import VARIABLE, Given, Node
-from dtctl.rooms.slurm.submission import ENDS_S, Submission, run_of
+from dtctl.rooms.slurm.placement import TRANSPORT, VARIABLE, Given, Node
+from dtctl.rooms.slurm.submission import ENDS_S, Submission, code_of, run_of
 from dtctl.rooms.slurm.transport import HOLDER
 from dtctl.transport import payload
 
@@ -72,6 +73,8 @@ def run(submission: Submission, environ: Mapping[str, str]) -> int:
         say(f"job {job} waits in the queue again, and continues from the newest checkpoint")
         queue.ask(["scontrol", "requeue", job])
         time.sleep(END_S)  # Slurm ends this script
+    elif not (ends.asked and submission.requeue):  # else Slurm itself may start the job again
+        remove(code_of(submission.run))
     return code
 
 
@@ -145,13 +148,12 @@ class Holders:
 
 def follow(submission: Submission, given: Given, ends: Ends) -> int:
     """Starts the run and waits for its end; stops it when the job is to end. Returns its result as an exit code."""
-    file = ["-c", submission.file]
     words = [word for override in submission.overrides for word in ("--set", override)]
-    code = typed(["up", *file, *words, "--follow", "--replace"], submission, given, ends)
+    code = typed(["up", "--on", TRANSPORT, *words, "--follow", "--replace"], submission, given, ends)
     while not ends.asked and goes_on(given.run):
         say(f"run {given.run} goes on, and is followed again")
         time.sleep(AGAIN_S)
-        code = typed(["wait", *file, "--run", given.run], submission, given, ends)
+        code = typed(["wait", "--run", given.run], submission, given, ends)
     return code
 
 

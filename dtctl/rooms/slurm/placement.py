@@ -135,5 +135,6 @@ def _host(host: Host, node: Node, job: str, python: str | None) -> Host:
 
 
 def unknown_nodes(cluster: Cluster) -> list[Node]:
-    """Stand for the nodes of a job that has none yet, by the names of the hosts."""
-    return [Node(name, name) for name in machines(cluster)]
+    """Stand for the nodes of a job that has none yet: node-1 is the first."""
+    names = (f"node-{number}" for number in range(1, len(machines(cluster)) + 1))
+    return [Node(name, name) for name in names]

@@ -10,14 +10,20 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from dtctl.bundle.keeping import remove
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.folder import make_private, read_regular, replace_file
 from dtctl.paths import state_directory
 from dtctl.rooms.slurm import queue
+from dtctl.rooms.slurm.kept import Kept, keep
 from dtctl.rooms.slurm.placement import machines, most_gpus, most_tasks
+
+if TYPE_CHECKING:
+    from dtctl.operations.engines import Lent
 
 LIMIT_BYTES = 1 << 20
 ENDS_S = 30.0
@@ -26,22 +32,38 @@ ENDS_S = 30.0
 
 @dataclass(frozen=True)
 class Submission:
-    """Everything that the batch script needs. It holds no secret: these come with the environment of `sbatch`."""
+    """Everything that the batch script needs. It holds no secret: these come with the environment of `sbatch`.
+
+    `kept`: what the job starts, and where its code is (kept.py).
+    """
 
     run: str
     file: str
     overrides: tuple[str, ...]
     grace_s: float
     requeue: bool
+    kept: Kept
+
+    @classmethod
+    def of(cls, cluster: Cluster, parts: Lent) -> Submission:
+        """`cluster`: as the file has it."""
+        return cls(
+            run=parts.run,
+            file=str(parts.file),
+            overrides=tuple(one for one in cluster.overrides if not one.startswith("on=")),
+            grace_s=cluster.grace_s,
+            requeue=cluster.slurm.requeue,
+            kept=Kept.of(parts),
+        )
 
     def to_json(self) -> str:
-        return json.dumps({**vars(self), "overrides": list(self.overrides)})
+        return json.dumps({**vars(self), "overrides": list(self.overrides), "kept": vars(self.kept)})
 
     @classmethod
     def load(cls, path: Path) -> Submission:
         try:
             data = json.loads(read_regular(path, LIMIT_BYTES))
-            return cls(**{**data, "overrides": tuple(data["overrides"])})
+            return cls(**{**data, "overrides": tuple(data["overrides"]), "kept": Kept(**data["kept"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DtctlError(f"{path} is not a run that waits for its job", detail=str(error)) from error
 
@@ -75,23 +97,45 @@ def directory() -> Path:
     return state_directory() / "slurm"
 
 
+def file_of(run: str) -> Path:
+    """What the batch script of any run of a job reads."""
+    return directory() / f"{run_of(run, 0)}.json"
+
+
+def code_of(run: str) -> Path:
+    """The directory of what the job of a run starts (kept.py)."""
+    return directory() / run_of(run, 0)
+
+
+def forget(run: str) -> None:
+    """Removes all that was kept for the job of a run."""
+    remove(code_of(run))
+    for own in (file_of(run), _step_file(run_of(run, 0)), log_of(run_of(run, 0))):
+        with suppress(OSError):
+            own.unlink(missing_ok=True)
+
+
 def log_of(run: str) -> Path:
     return directory() / f"{run}.log"
 
 
-def submit(submission: Submission, cluster: Cluster, environ: Mapping[str, str]) -> str:
-    """The id of the job. Raises DtctlError where `sbatch` refuses it."""
-    path = directory() / f"{submission.run}.json"
+def submit(submission: Submission, cluster: Cluster, parts: Lent, environ: Mapping[str, str]) -> str:
+    """The id of the job. Raises DtctlError where `sbatch` refuses it, and where the code cannot be kept."""
+    path = file_of(submission.run)
     make_private(directory())
+    try:
+        keep(parts, code_of(submission.run))
+        return _submit(submission, cluster, path, environ)
+    except BaseException:
+        forget(submission.run)
+        raise
+
+
+def _submit(submission: Submission, cluster: Cluster, path: Path, environ: Mapping[str, str]) -> str:
     replace_file(path, submission.to_json().encode())
     replace_file(log_of(submission.run), b"")  # Slurm appends to it, and would let others read a file of its own
     kept = {name: value for name, value in environ.items() if name in KEPT or not name.startswith(OF_ANOTHER_JOB)}
-    try:
-        printed = queue.ask(["sbatch", *options(submission, cluster)], content=script(path), environ=kept)
-    except DtctlError:
-        for own in (path, log_of(submission.run)):
-            own.unlink(missing_ok=True)
-        raise
+    printed = queue.ask(["sbatch", *options(submission.run, cluster)], content=script(path), environ=kept)
     return printed.strip().partition(";")[0]
 
 
@@ -123,7 +167,7 @@ def least_limit_s(cluster: Cluster) -> float:
     return warned_s(cluster.grace_s) + LATE_S
 
 
-def options(submission: Submission, cluster: Cluster) -> list[str]:
+def options(run: str, cluster: Cluster) -> list[str]:
     """The options of `sbatch`. Of two of one kind it takes the last, so that those of the file come last."""
     slurm = cluster.slurm
     said = {
@@ -137,8 +181,8 @@ def options(submission: Submission, cluster: Cluster) -> list[str]:
         "gres": slurm.gres,
         "gpus-per-node": str(most_gpus(cluster)) if most_gpus(cluster) and not slurm.gres else None,
         "constraint": slurm.constraint,
-        "signal": f"B:TERM@{min(warned_s(submission.grace_s), 65535)}",
-        "output": str(log_of(submission.run)),
+        "signal": f"B:TERM@{min(warned_s(cluster.grace_s), 65535)}",
+        "output": str(log_of(run)),
         "open-mode": "append",
         "chdir": str(directory()),
     }

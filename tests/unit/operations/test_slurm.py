@@ -11,18 +11,19 @@ import pytest
 
 from dtctl.config.cluster import Cluster
 from dtctl.config.load import load_cluster
-from dtctl.errors import ConfigError, PreflightError, TransportError
+from dtctl.errors import ConfigError, DtctlError, PreflightError, TransportError
 from dtctl.model import CHOSEN_PORT, OtherTransport, TaskId, TaskState
 from dtctl.operations.engines import Allocation, engine_of
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.operations.status import status
-from dtctl.operations.waiting import has_no_machines, status_of_waiting
+from dtctl.operations.waiting import await_machines, has_no_machines, status_of_waiting
 from dtctl.plan import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.allocation import line
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.engine import SlurmEngine
+from dtctl.rooms.slurm.kept import Kept
 from dtctl.rooms.slurm.placement import Given, Node, machines, placed
 from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, options, run_of, script
 from dtctl.transport.connect import Transports
@@ -118,7 +119,8 @@ def test_what_a_job_was_given_survives_its_way_through_a_variable() -> None:
     assert Given.from_json(given.to_json()) == given
 
 
-SUBMISSION = Submission("digits-20260101-000000-0a0b", "/p/cluster.yaml", (), 30.0, requeue=False)
+KEPT = Kept("0" * 64, "1" * 64, None, {}, None)
+SUBMISSION = Submission("digits-20260101-000000-0a0b", "/p/cluster.yaml", (), 30.0, requeue=False, kept=KEPT)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ SUBMISSION = Submission("digits-20260101-000000-0a0b", "/p/cluster.yaml", (), 30
     ],
 )
 def test_options_of_sbatch_follow_from_the_file(more: str, expected: list[str], tmp_path: Path) -> None:
-    assert set(expected) <= set(options(SUBMISSION, cluster_of(tmp_path, more)))
+    assert set(expected) <= set(options(SUBMISSION.run, cluster_of(tmp_path, more)))
 
 
 @pytest.mark.parametrize(("more", "least"), [("grace: 5s\nslurm: {time: 99s}\n", 100), ("slurm: {time: 150s}\n", 0)])
@@ -143,13 +145,13 @@ def test_a_time_limit_within_which_slurm_warns_at_once_is_reported(more: str, le
 
 
 def test_gres_takes_the_place_of_gpus_per_node(tmp_path: Path) -> None:
-    found = options(SUBMISSION, cluster_of(tmp_path, "slurm: {gres: 'gpu:1'}\n"))
+    found = options(SUBMISSION.run, cluster_of(tmp_path, "slurm: {gres: 'gpu:1'}\n"))
     assert not [word for word in found if word.startswith("--gpus-per-node")]
 
 
 def test_words_of_the_file_stand_over_all_others(tmp_path: Path) -> None:
     more = "slurm: {cpus: 8, words: [--cpus-per-task=1, '--comment=a; b']}\n"
-    assert options(SUBMISSION, cluster_of(tmp_path, more))[-2:] == ["--cpus-per-task=1", "--comment=a; b"]
+    assert options(SUBMISSION.run, cluster_of(tmp_path, more))[-2:] == ["--cpus-per-task=1", "--comment=a; b"]
 
 
 def test_a_word_that_is_no_option_is_refused(tmp_path: Path) -> None:
@@ -295,6 +297,21 @@ def test_variables_of_another_job_are_no_options_of_ours(monkeypatch: pytest.Mon
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
     known = queue.environment()
     assert ("SLURM_NTASKS_PER_NODE" in known, known["SLURM_CONF"]) == (False, "/etc/slurm.conf")
+
+
+def test_a_run_without_nodes_has_numbered_ones(tmp_path: Path) -> None:
+    found = SlurmEngine().place(cluster_of(tmp_path))
+    assert {name: job.hosts for name, job in found.jobs.items()}["ps"] == ("node-3", "node-2")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_waiting_for_machines_ends_with_the_deadline_and_with_the_job(tmp_path: Path) -> None:
+    seen: list[Allocation] = []
+    with pytest.raises(TimeoutError):
+        await_machines(record(tmp_path, "12", begun=False), lambda *_: None, seen.append, 0.0)
+    assert [held.phase for held in seen] == ["pending"]
+    with pytest.raises(DtctlError, match="has not started"):
+        await_machines(record(tmp_path, "3", begun=False), lambda *_: None, seen.append)
 
 
 def test_ssh_is_no_engine_and_slurm_is_one() -> None:
