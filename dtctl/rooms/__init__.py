@@ -89,6 +89,10 @@ ROOMS: Mapping[str, Room] = {
         needs=("metrics", "network"),
     ),
     "speed": Room({"speed": Command("Watch", "READS", "Find out why a run is slow, and what makes it faster")}),
+    "profile": Room(
+        {"profile": Command("Watch", "READS", "Show where in the program the time of a task goes")},
+        needs=("dump", "metrics"),
+    ),
     "gpus": Room({"gpus": Command("Watch", "READS", "Show the GPUs of every host, who uses them, and which are free")}),
     "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers", "restart")}),
     "execute": Room(

@@ -62,6 +62,7 @@ NOT_TYPED_PAGES = {
     "docs/maintenance.md": "tests/fleet/test_reboot.py drains a host that is rebooted",
     "docs/replace-a-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
     "docs/speed.md": "tests/local/test_speed.py types it in runs that are slow on purpose",
+    "docs/profile.md": "tests/local/test_profile.py profiles live trainers, tests/training/test_profile.py TensorFlow",
     "docs/dump.md": "tests/local/test_live.py asks live trainers",
     "docs/tensorboard.md": "tests/local/test_live.py opens a real one",
     "docs/check.md": "tests/fleet/test_check.py has hosts with all that is wrong there",

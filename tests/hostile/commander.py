@@ -46,11 +46,13 @@ def after_imports(factor: float) -> None:
     from dtctl.rooms.data import operation as data
     from dtctl.rooms.data import pushing
     from dtctl.rooms.dump import operation as dump
+    from dtctl.rooms.profile import operation as profile
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor
     gc._QUIET_S *= factor
     dump.QUIET_S *= factor
+    profile.QUIET_S *= factor
     data.QUIET_S *= factor
     pushing.RESUMED_AFTER_S = (0.1, 0.1)
     readying.ROLLBACK_S *= factor

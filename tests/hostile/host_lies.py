@@ -147,8 +147,9 @@ PROGRESS = line(type="progress", phase="setup", text="still at it\n")
 LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
 EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "why": said("lie")}
 DUMP = {"type": "dump", "task": "worker:1", "attempt": 1, "state": "running", "processes": []}
+PROFILE = {"type": "profile", "task": "worker:1", "attempt": 1, "state": "running"}
 METRICS = "points, metrics result"
-DOORS = "prepared, need, log, event, points, part, output, states, dump, tensorboard_ready, " + RESULTS
+DOORS = "prepared, need, log, event, points, part, output, states, dump, profile, tensorboard_ready, " + RESULTS
 """Points at which a conversation may stop."""
 
 
@@ -363,6 +364,17 @@ LIES: dict[str, Lie] = {
     "stacks without end": before("dump", forever(line(**DUMP) * 100)),
     "a process of no number": reported("dump", within("processes.0.pid", 0)),
     "a thread that is a path": reported("dump", within("processes.0.stacks.0.thread", PATH)),
+    "observation of a foreign task": reported("profiling", put(tasks=["ps:7"])),
+    "the profile of a foreign task": reported("profile", put(task="ps:7")),
+    "a profile of another request": reported("profile", within("file.path", "/data/1999_01_01_00_00_00/a.xplane.pb")),
+    "a profile that is another file": reported("profile", within("file.path", "/etc/passwd")),
+    "a profile of no size": reported("profile", within("file.size_bytes", -1)),
+    "more stacks than samples": reported("profile", put(samples=1)),
+    "samples without a source": reported("profile", put(way=None)),
+    "samples of no number": reported("profile", within("stacks.0.samples", 0)),
+    "a call of escapes": reported("profile", within("stacks.0.frames.0.function", ESCAPES[:199])),
+    "a program of escapes": reported("profile", put(command=ESCAPES)),
+    "profiles without end": before("profile", forever(line(**PROFILE) * 100)),
     "measurements of a foreign task": reported("speed result", within("minutes.0.flows.0.task", "ps:7")),
     "traffic with a task of no run": reported("speed result", within("minutes.0.flows.0.peer", "worker:99")),
     "traffic with a host of no run": reported("speed result", within("whole.flows.0.host", NOWHERE)),

@@ -215,20 +215,30 @@ def _read() -> Dict[int, Dict[str, int]]:
 
 def holds(pid: str, inodes: Container[str]) -> bool:
     """Whether the process has one of these sockets open; also False for another user's."""
-    directory = "/proc/%s/fd" % pid
-    try:
-        links = [_link(os.path.join(directory, name)) for name in os.listdir(directory)]
-    except OSError:
-        return False
-    return any(link is not None and link[len("socket:[") : -1] in inodes for link in links)
+    return any(str(inode) in inodes for inode in inodes_of(int(pid)))
 
 
-def _link(path: str) -> Optional[str]:
+def inodes_of(pid: int) -> List[int]:
+    """The inodes of the sockets that a process has open; none for another user's."""
+    directory = "/proc/%d/fd" % pid
+    found = []
     try:
-        target = os.readlink(path)
+        for name in os.listdir(directory):
+            try:
+                target = os.readlink(os.path.join(directory, name))
+            except OSError:
+                continue  # closed meanwhile
+            if target.startswith("socket:["):
+                found.append(int(target[len("socket:[") : -1]))
     except OSError:
-        return None
-    return target if target.startswith("socket:[") else None
+        pass
+    return found
+
+
+def listened_on(pids: Iterable[int]) -> List[int]:
+    """The ports on which these processes of this user listen."""
+    own = {str(inode) for pid in pids for inode in inodes_of(pid)}
+    return sorted(port for port, inodes in _listeners().items() if not own.isdisjoint(inodes))
 
 
 CLAIM = "dtctl/port/%d"

@@ -81,6 +81,10 @@ class Process:
         return cls(pid, stat) if stat else None
 
 
+_IN_PIECES = ("environ", "maps")
+"""Files of which the kernel returns a page at a time, whatever is asked for."""
+
+
 def _read_proc(pid: int, name: str) -> bytes:
     try:
         descriptor = os.open("/proc/%d/%s" % (pid, name), os.O_RDONLY | os.O_CLOEXEC)
@@ -88,7 +92,7 @@ def _read_proc(pid: int, name: str) -> bytes:
         return b""  # it has ended, or is not readable for this user
     try:
         data = chunk = os.read(descriptor, 65536)
-        while len(chunk) == 65536 or (chunk and name == "environ"):
+        while len(chunk) == 65536 or (chunk and name in _IN_PIECES):
             chunk = os.read(descriptor, 65536)
             data += chunk
         return data

@@ -101,6 +101,10 @@ ROOMS: Dict[str, Room] = {
         {"metrics": ("serving.metrics", "records.MetricsRequest", "records.MetricsResult")},
         frames={"points": "records.Points"},
     ),
+    "profile": Room(
+        {"profile": ("serving.profile", "records.ProfileRequest", "records.answers.RunResult")},
+        {"profiling": "records.Profiling", "profile": "records.Profile"},
+    ),
     "speed": Room(
         {"speed": ("serving.speed", "records.SpeedRequest", "records.SpeedResult")}, observer="measuring.Observer"
     ),

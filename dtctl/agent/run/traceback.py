@@ -55,7 +55,7 @@ def own_place(lines: List[str]) -> str:
     """The innermost frame of the user's own code in the last traceback, as `train.py:7`; empty without one."""
     starts = [at for at, line in enumerate(lines) if re.match(_BEGIN, line)]
     frames = [matched for line in lines[starts[-1] :] if (matched := re.match(_FRAME, line))] if starts else []
-    own = [one for one in frames if _is_users(one.group("file"))]
+    own = [one for one in frames if is_users(one.group("file"))]
     return "%s:%s" % (in_project(own[-1].group("file")), own[-1].group("line")) if own else ""
 
 
@@ -73,7 +73,7 @@ def folded(lines: List[str]) -> List[str]:
     while at < len(lines):
         matched = re.match(_FRAME, lines[at])
         end = _end_of_frame(lines, at) if matched else at + 1
-        if matched and not _is_users(matched.group("file")):
+        if matched and not is_users(matched.group("file")):
             row.append(matched.group("file"))
         else:
             shown += _one_line(row)
@@ -103,7 +103,8 @@ def kept(log: str, most: int) -> str:
     return cut.decode("utf-8", "replace")
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Whether a file is of the user's own code."""
     return re.search(LIBRARY, file) is None
 
 
@@ -119,11 +120,14 @@ def _end_of_frame(lines: List[str], at: int) -> int:
 
 
 def _one_line(files: List[str]) -> List[str]:
-    if not files:
-        return []
+    return ["  " + left_out(files)] if files else []
+
+
+def left_out(files: List[str]) -> str:
+    """What stands for frames of libraries, by the files that they are in."""
     named = dict.fromkeys(_package(file) for file in files)
     names = [*named][:_MOST_PACKAGES] + (["others"] if len(named) > _MOST_PACKAGES else [])
-    return ["  [... %d frame%s of %s]" % (len(files), "" if len(files) == 1 else "s", ", ".join(names))]
+    return "[... %d frame%s of %s]" % (len(files), "" if len(files) == 1 else "s", ", ".join(names))
 
 
 def _package(file: str) -> str:

@@ -47,7 +47,7 @@ RECORDS: list[Any] = [
 RULED = (
     *("SeriesPoints", "FolderPoints", "Points", "MetricsResult", "UpRequest", "DataPushRequest"),
     *("DataRequest", "ExecRequest", "LogsRequest", "StoreRequest", "GcRequest", "Spec"),
-    *("Inventory", "Prepared", "StatusResult", "StopResult", "RestartResult", "JoinResult"),
+    *("Profile", "Inventory", "Prepared", "StatusResult", "StopResult", "RestartResult", "JoinResult"),
 )
 """Have rules about several fields, which few of the values below keep; or hold a record that has."""
 
@@ -129,6 +129,7 @@ EXAMPLES = [
     "A B",
     "task_failed",
     "gs://bucket/run",
+    "2026_11_30_13_49_09",
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from ...dump import FILE, SIGNAL, Signals, descriptors_of, kernel_threads
 from ...dump.stacks import find_py_spy, frame, py_spy_command, read
@@ -23,7 +23,7 @@ from .records import Dump, DumpRequest, Missing, ProcessDump
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
     from ...conversation import Conversation
     from ...records.answers import RunResult
@@ -201,6 +201,16 @@ TURN_S = 10.0
 """How long to wait for another request for the same task's stacks."""
 
 
+@contextmanager
+def turn_at(attempt: str) -> Iterator[None]:
+    """While it lasts, no other session triggers the handlers of this attempt: they write to the same file."""
+    turn = None
+    with suppress(OSError):  # on a disk that is full they may be the answers to another session
+        turn = locks.await_lock(os.path.join(attempt, "stacks.lock"), exclusive=True, patience_s=TURN_S)
+    with locks.closing(turn):
+        yield
+
+
 def serve(files: RunFiles, tasks: Dict[str, Entry], send: Callable[[Dump], None]) -> None:
     """Reports each of these tasks, one after the other; `tasks` contains their entries of state.json."""
     masks = Masks(files.secrets().values())
@@ -215,10 +225,7 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
     found.sort(key=lambda process: (process.pid != entry["pid"], process.pid))  # the trainer first
     answer: List[ProcessDump] = []
     if found:
-        turn = None
-        with suppress(OSError):  # on a disk that is full they may be the answers to another session
-            turn = locks.await_lock(os.path.join(attempt, "stacks.lock"), exclusive=True, patience_s=TURN_S)
-        with locks.closing(turn):
+        with turn_at(attempt):
             asked = _Asked(Stacks(attempt), masks, until)
             answer = [asked.dump(process) for process in found[:MOST_PROCESSES]]
     return {
@@ -244,21 +251,21 @@ class _Asked:
         text = ""
         stacks: List[Stack] = []
         missing: Optional[Missing] = None
-        way: Optional[str] = None
+        way = ""
         most = min(MOST_THREADS, self._room.threads)
         kernel, kernel_omitted = kernel_threads(pid, most)  # before the signal, which wakes it
         self._room.threads -= len(kernel)
         if time.monotonic() > self._until:
             missing = "no_time"
-        elif not self._is_python(pid):
+        elif not is_python(self._stacks, pid):
             missing = "not_python"
         else:
-            way, stacks, missing, text = self._ask(process)
+            way, stacks, missing, text = ask(self._stacks, process, self._masks)
         kept, omitted = self._room.take(sorted(stacks, key=lambda stack: not stack["main"]))
         return {
             "pid": pid,
             "command": self._masks.hide_text(processes.command(pid))[: processes.LONGEST_COMMAND],
-            "way": way,  # type: ignore[typeddict-item]
+            "way": way or None,  # type: ignore[typeddict-item]
             "stacks": kept,
             "stacks_omitted": omitted,
             "missing": missing,
@@ -267,24 +274,27 @@ class _Asked:
             "threads_omitted": kernel_omitted,
         }
 
-    def _ask(self, process: processes.Process) -> Tuple[Optional[str], List[Stack], Optional[Missing], str]:
-        variables = processes.environment(process.pid)
-        program = find_py_spy(processes.argv(process.pid), variables)
-        text = ""
-        if program is not None:
-            stacks, text = ask_py_spy(program, process.pid, self._masks)
-            if stacks:
-                return "py-spy", stacks, None, ""
-        stacks, hindrance = self._stacks.read(process, self._masks)
-        if hindrance == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
-            hindrance = "off"
-        return ("faulthandler" if stacks else None), stacks, hindrance, text
 
-    def _is_python(self, pid: int) -> bool:
-        """Whether it runs Python's own program, or one that has loaded Python and installed the handler."""
-        try:
-            if "python" in os.path.basename(os.readlink("/proc/%d/exe" % pid)):
-                return True
-        except OSError:
-            return False
-        return self._stacks.is_open_in(pid)
+def ask(stacks: Stacks, process: processes.Process, masks: Masks) -> Tuple[str, List[Stack], Optional[Missing], str]:
+    """How the stacks of one process were read, "" if not; the stacks; why there are none; what py-spy has printed."""
+    variables = processes.environment(process.pid)
+    program = find_py_spy(processes.argv(process.pid), variables)
+    text = ""
+    if program is not None:
+        found, text = ask_py_spy(program, process.pid, masks)
+        if found:
+            return "py-spy", found, None, ""
+    found, hindrance = stacks.read(process, masks)
+    if hindrance == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
+        hindrance = "off"
+    return ("faulthandler" if found else ""), found, hindrance, text
+
+
+def is_python(stacks: Stacks, pid: int) -> bool:
+    """Whether it runs Python's own program, or one that has loaded Python and installed the handler."""
+    try:
+        if "python" in os.path.basename(os.readlink("/proc/%d/exe" % pid)):
+            return True
+    except OSError:
+        return False
+    return stacks.is_open_in(pid)

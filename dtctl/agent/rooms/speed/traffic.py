@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 
-from ...host import sock_diag
+from ...host import ports, sock_diag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Traffic:
         """Finds the tasks of new sockets, and forgets those that are gone."""
         known = self._known
         if any(one.cookie not in known for one in found):
-            tasks = {inode: task for task, own in pids.items() for pid in own for inode in inodes_of(pid)}
+            tasks = {inode: task for task, own in pids.items() for pid in own for inode in ports.inodes_of(pid)}
             for one in found:
                 if one.cookie not in known:
                     task = tasks.get(one.inode)
@@ -193,20 +193,3 @@ def _count(flow: Flow, before: Optional[Counters], now: Counters) -> None:
     if now.busy_us is not None:
         busy_us = now.busy_us - ((before.busy_us or 0) if before is not None else 0)
         flow["busy_s"] = round(max(flow["busy_s"] or 0.0, busy_us / 1e6), 3)
-
-
-def inodes_of(pid: int) -> List[int]:
-    """The inodes of the sockets that a process has open; none for another user's."""
-    directory = "/proc/%d/fd" % pid
-    found = []
-    try:
-        for name in os.listdir(directory):
-            try:
-                target = os.readlink(os.path.join(directory, name))
-            except OSError:
-                continue  # closed meanwhile
-            if target.startswith("socket:["):
-                found.append(int(target[len("socket:[") : -1]))
-    except OSError:
-        pass
-    return found
