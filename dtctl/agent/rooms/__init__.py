@@ -101,6 +101,15 @@ ROOMS: Dict[str, Room] = {
         {"metrics": ("serving.metrics", "records.MetricsRequest", "records.MetricsResult")},
         frames={"points": "records.Points"},
     ),
+    "slurm": Room(
+        {
+            "login_command": (
+                "execute.login_command",
+                "records.LoginCommandRequest",
+                "records.LoginCommandResult",
+            )
+        }
+    ),
     "speed": Room(
         {"speed": ("serving.speed", "records.SpeedRequest", "records.SpeedResult")}, observer="measuring.Observer"
     ),
