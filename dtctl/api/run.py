@@ -16,7 +16,7 @@ from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.checkpoints import Checkpoints, chosen, each_once
 from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.client.streams import Disconnected
-from dtctl.operations.engines import Allocation, engine_of_record, forget
+from dtctl.operations.engines import Allocation, engine_of_record, forget, require_here
 from dtctl.operations.events import read_events
 from dtctl.operations.findings import fails
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
@@ -369,6 +369,7 @@ def attach(cluster: Cluster, run: str | None = None) -> Run:
 def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatus]:
     from dtctl.operations.runs import check_known
 
+    require_here(cluster.checked.cluster, "dtctl.attach() in Python")
     remembered = memory()
     known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file, cluster.name)
     place = remembered.place_of(cluster.file)

@@ -57,11 +57,13 @@ def up(
     cancels the start until every host runs its tasks; afterwards the run continues, and `attach` finds it. The
     KeyboardInterrupt says which.
     """
-    from dtctl.operations.engines import engine_of
+    from dtctl.operations.engines import engine_of, require_here
     from dtctl.operations.up.launch import prepare_launch
 
     said = cluster.checked.cluster
     engine = None if local else engine_of(said.on)
+    if engine is not None:
+        require_here(said, "dtctl.up() in Python")
     placed = said if engine is None else engine.place(said)
     ports = LocalPorts()
     launch = prepare_launch(

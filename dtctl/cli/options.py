@@ -14,6 +14,7 @@ import typer
 from dtctl import durations
 from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
 from dtctl.cli.ending import on_interrupt
+from dtctl.cli.forwarding import carried_out
 from dtctl.cli.late import errors
 from dtctl.cli.scope import DEFAULTS
 from dtctl.cli.scope import Scope as Scope
@@ -122,14 +123,17 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
     ]
 
     def run(**values: Any) -> None:
+        context = values.pop("ctx")
         scope = Scope(command.__name__, **{name: values.pop(name) for name in options})
         if scope.verbose:
             errors.show_trace()
         with on_interrupt("nothing was changed"):
-            command(scope, **values)
+            if not carried_out(scope, context):
+                command(scope, **values)
 
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + [*shared, context]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

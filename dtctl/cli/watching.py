@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
     from dtctl.agent.run.run_events import RunEvent
-    from dtctl.cli.options import Scope
+    from dtctl.cli.scope import Scope
     from dtctl.config.cluster import Cluster, Hook
     from dtctl.config.outgoing import Sending
     from dtctl.model import TaskId

@@ -320,6 +320,11 @@ class Slurm(Section):
     requeue: bool = key(False, "true")
     """the job waits in the queue again when its time is up, when it is preempted and when its first node fails, and
     continues from the newest checkpoint"""
+    login: v.Text | None = key(None, "login")
+    """one of `hosts`, without a task: the login node, on which commands that are typed on this machine are carried out,
+    over SSH ([outgrow.md](outgrow.md#from-a-laptop)); if left out, dtctl is typed there itself"""
+    dtctl: v.Text = key("dtctl", "~/venv/bin/dtctl")
+    """how dtctl is started on `login`"""
     words: v.Options = key((), "[--mem=16G, --exclusive]")
     """further options for `sbatch`, each in one word; they stand over those above"""
 

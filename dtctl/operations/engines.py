@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.bundle.revision import Inspected
     from dtctl.config.cluster import Cluster
+    from dtctl.model import Host
+    from dtctl.operations.client import Report
     from dtctl.operations.run_record import RunRecord
     from dtctl.plan.spec import EnvironmentContent
+    from dtctl.transport.seam import Transport
 
 HERE = "ssh"
 """The value of `on` for the machines of the file."""
@@ -141,6 +144,51 @@ def forget(record: RunRecord, runs: Collection[str]) -> None:
     """Removes what the engine of the record has kept for these runs."""
     if (engine := engine_of_record(record)) is not None:
         engine.forget(runs)
+
+
+OnOutput = Callable[[int, bytes], None]
+"""Called with 1 for stdout or 2 for stderr, and the bytes."""
+
+
+class CarryOut(Protocol):
+    """See rooms/slurm/login.py."""
+
+    def __call__(
+        self,
+        cluster: Cluster,
+        login: Host,
+        words: Sequence[str],
+        bundle: Bundle | None,
+        transport: Transport,
+        on_output: OnOutput,
+        report: Report,
+        *,
+        removes: bool = False,
+    ) -> int: ...
+
+
+def login_of(cluster: Cluster) -> tuple[Host, CarryOut] | None:
+    """The login node on which commands about this cluster are carried out, and what does so; None: they are carried out
+    on this machine.
+    """
+    place = rooms.of(cluster.on, "login")
+    if place is None or cluster.slurm.login is None:
+        return None
+    if cluster.slurm.login not in cluster.hosts:
+        raise UsageError(
+            f"slurm.login is {cluster.slurm.login!r}, which is none of hosts",
+            hint="hosts: {login: {address: login.example.com}}    says how it is reached",
+        )
+    return cluster.hosts[cluster.slurm.login], cast("CarryOut", pkgutil.resolve_name(place))
+
+
+def require_here(cluster: Cluster, command: str) -> None:
+    """Raises UsageError for what is not carried out on a login node."""
+    if (found := login_of(cluster)) is not None:
+        raise UsageError(
+            f"{command} is not carried out on the login node",
+            hint=f"ssh {found[0].name}    and use it there; the commands of dtctl work from here",
+        )
 
 
 def require_own_hosts(cluster: Cluster, command: str) -> None:

@@ -51,6 +51,8 @@ class Room(NamedTuple):
     """How hosts are reached whose transport has the room's name: transport/connect.py."""
     engine: str = ""
     """Lends machines to a run whose `on` is the room's name: operations/engines.py."""
+    login: str = ""
+    """Carries out a command on the login node of an engine: cli/forwarding.py."""
     needs: tuple[str, ...] = ()
     """Rooms without which it does not work. A module that has another room's name goes with either of the two."""
 
@@ -116,7 +118,7 @@ ROOMS: Mapping[str, Room] = {
         {"export": Command("Cluster file", "FILE", "Write the cluster as a JobSet, a TFJob or a Slurm batch file")},
         needs=("kubectl",),
     ),
-    "slurm": Room(transport="transport.transport_of", engine="engine.ENGINE"),
+    "slurm": Room(transport="transport.transport_of", engine="engine.ENGINE", login="login.carry_out"),
 }
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.hosts import network, sandbox
+from tests.hosts import keys, network, sandbox
 from tests.hosts.fleet import sweep
 from tests.hosts.network import Network
 from tests.hosts.sandbox import Sandbox, User, make_directory, make_user
+from tests.hosts.sshd import SSHD, wait_for_banner
 from tests.waiting import PATIENCE_S, eventually
 
 PROJECT = Path(__file__).parents[2]
@@ -72,6 +73,7 @@ def missing() -> str:
     if reason := sandbox.missing() or network.missing():
         return reason
     absent = [name for name in DAEMONS if shutil.which(name, path=SBIN) is None]
+    absent += ["sshd"] if SSHD is None else []
     return f"{', '.join(absent)} not found (Debian: {PACKAGES})" if absent else ""
 
 
@@ -120,6 +122,7 @@ class Slurm:
             self._write_files()
             for machine in self.machines:
                 self._launch(machine)
+            wait_for_banner(self.login.address, 22, self.login.box.process)
             eventually(self._answers, what="Slurm's controller to answer")
             self.wait_for_idle()
         except BaseException:
@@ -173,13 +176,34 @@ class Slurm:
             requeue_delay=REQUEUE_DELAY_S,
         )
         (self.directory / "etc" / "slurm.conf").write_text(text)
+        self._write_ssh_files()
+
+    def _write_ssh_files(self) -> None:
+        """The login node has an SSH server, by which `train` logs in with `key`; the nodes have none."""
+        self.key, self.host_key = keys.make_key("login"), keys.make_key("slurm-login")
+        self.authorized = self.directory / "authorized_keys"
+        self.authorized.write_text(keys.public_text(self.key))
+        lines = [
+            f"ListenAddress {self.login.address}:22",
+            f"HostKey {self.host_key}",
+            f"AuthorizedKeysFile {self.authorized}",
+            *("StrictModes no", "UsePAM no", "UseDNS no", "PidFile none"),
+            *("PasswordAuthentication no", "KbdInteractiveAuthentication no"),
+        ]
+        (self.directory / "sshd_config").write_text("\n".join(lines) + "\n")
+
+    def known_hosts_text(self) -> str:
+        return f"{self.login.address} {' '.join(keys.public_text(self.host_key).split()[:2])}\n"
 
     def _launch(self, machine: Machine) -> None:
         """The shell stays as the first process, because it reaps what daemons leave behind."""
         if machine is self.login:
             at = shlex.quote(str(self.directory))
             munged = f"munged --force --key-file={at}/munge.key --socket={at}/munge.sock --pid-file={at}/munge.pid"
-            script = f"{munged} --log-file={at}/munged.log --seed-file={at}/munge.seed; slurmctld -D -i & wait $!"
+            sshd = f"{SSHD} -f {at}/sshd_config -E {at}/sshd.log"
+            script = (
+                f"{sshd}; {munged} --log-file={at}/munged.log --seed-file={at}/munge.seed; slurmctld -D -i & wait $!"
+            )
         else:
             script = f"slurmd -D -N {machine.name} & wait $!"
         output = f"exec >{shlex.quote(str(machine.directory / 'output.log'))} 2>&1; export PATH={SBIN}; "

@@ -105,6 +105,15 @@ ROOMS: Dict[str, Room] = {
         {"profile": ("serving.profile", "records.ProfileRequest", "records.answers.RunResult")},
         {"profiling": "records.Profiling", "profile": "records.Profile"},
     ),
+    "slurm": Room(
+        {
+            "login_command": (
+                "execute.login_command",
+                "records.LoginCommandRequest",
+                "records.LoginCommandResult",
+            )
+        }
+    ),
     "speed": Room(
         {"speed": ("serving.speed", "records.SpeedRequest", "records.SpeedResult")}, observer="measuring.Observer"
     ),

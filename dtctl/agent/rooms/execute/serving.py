@@ -35,7 +35,7 @@ def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
         argv, env = place.box.words(name, argv, env, environment.base(), place.cwd, place.secrets)
     child = _spawn(argv, env, place)
     try:
-        code = _relay(talk, child, place.masks)
+        code = relay(talk, child, place.masks)
     except BaseException:
         environment.end_tree(child, key)
         if place.box is not None:
@@ -142,7 +142,7 @@ class Pipe:
             talk.wire.send(dict(output, type="output"), self._masks.hide(data[:cut]))
 
 
-def _relay(talk: Conversation, child: subprocess.Popen[bytes], masks: Masks) -> int:
+def relay(talk: Conversation, child: subprocess.Popen[bytes], masks: Masks) -> int:
     """Sends the output until the command has ended and all of it is sent. Raises what Conversation.pause raises."""
     assert child.stdout is not None
     assert child.stderr is not None
