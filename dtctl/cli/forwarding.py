@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CARRIED_OUT = (
     *("up", "status", "logs", "events", "wait", "runs", "restart", "scale", "drain", "undrain", "stop", "down", "gc"),
-    *("checkpoints", "metrics", "diagnose", "speed", "gpus", "dump"),
+    *("checkpoints", "metrics", "diagnose", "speed", "profile", "gpus", "dump"),
 )
 NOT_THERE = ("top", "dashboard", "report", "compare", "tensorboard", "code", "exec", "ssh")
 """Commands that show or write something on the machine on which they are typed."""
