@@ -100,6 +100,10 @@ class SlurmDesk(Desk):
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
+    def log(self) -> str:
+        """What the controllers of the jobs have printed."""
+        return "".join(path.read_text() for path in (self.home / ".local/state/dtctl/slurm").glob("*.log"))
+
     def up(self, *words: str) -> str:
         """Submits; gives the job's id."""
         printed = self.dtctl("up", "--on", "slurm", *words)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import stat
 import subprocess
 
@@ -9,7 +11,7 @@ import pytest
 
 from tests.desk import cluster_text
 from tests.hosts.slurm import URGENT, Slurm
-from tests.slurm.conftest import SlurmDesk
+from tests.slurm.conftest import SAVER, SlurmDesk
 from tests.waiting import eventually
 
 
@@ -164,3 +166,40 @@ def test_a_crashed_node_is_replaced_by_a_spare(slurm: Slurm, user: SlurmDesk) ->
     user.wait_for_states("running")
     (slurm.train.home / "enough").touch()
     assert slurm.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0"
+    assert "is followed again" not in user.log()
+
+
+@pytest.mark.nightly
+def test_a_job_whose_first_node_crashes_is_queued_again_and_continues(slurm: Slurm, user: SlurmDesk) -> None:
+    user.write_saver(slurm="{requeue: true}")
+    (user.project / "saver.py").write_text(SAVES_EACH_STEP)
+    job = user.up()
+    user.wait_for_states("running")
+    eventually(lambda: "step 3" in user.dtctl("logs", "worker:0"), what="its steps")
+    slurm.crash(slurm[user.task("worker:0")["host"]])
+    eventually(lambda: slurm.job(job)["Restarts"] == "1", what="the requeue", every_s=0.5)
+    slurm.wait_for(job, "RUNNING")
+    eventually(lambda: "starts at step" in user.run("logs", "worker:0").stdout, what="the second start", every_s=1)
+    first = user.run("logs", "worker:0", "-n", "all").stdout.partition("starts at step ")[2].split()[0]
+    assert int(first) >= 3
+    (user.out / "enough").touch()
+    assert slurm.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0"
+
+
+@pytest.mark.nightly
+def test_the_digits_train_with_tensorflow_as_init_writes_them(slurm: Slurm, user: SlurmDesk) -> None:
+    os.chown(user.project, slurm.train.uid, slurm.train.uid)
+    user.dtctl("init", "--name", "digits")
+    job = user.up()
+    user.run("wait", timeout_s=500)
+    assert slurm.wait_for(job, "COMPLETED", "FAILED", timeout_s=60)["ExitCode"] == "0:0"
+    assert user.outcome() == "Succeeded"
+    assert sorted(user.states()) == ["ps:0", "ps:1", "worker:0", "worker:1"]
+    found = json.loads(user.dtctl("checkpoints", "list", "-o", "json"))
+    assert "3000" in json.dumps(found)
+    (result,) = slurm.train.home.glob("dtctl/digits/**/result.json")
+    assert json.loads(result.read_text())["held_out_accuracy"] > 0.95
+
+
+EACH = "    time.sleep(0.2)\n"
+SAVES_EACH_STEP = SAVER.replace(EACH, EACH + "    (out / 'state').write_text(str(step))\n")

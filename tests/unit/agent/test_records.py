@@ -46,7 +46,7 @@ RECORDS: list[Any] = [
 ]
 RULED = (
     *("SeriesPoints", "FolderPoints", "Points", "MetricsResult", "UpRequest", "DataPushRequest"),
-    *("DataRequest", "ExecRequest", "LogsRequest", "StoreRequest", "GcRequest", "Spec"),
+    *("DataRequest", "ExecRequest", "LoginCommandRequest", "LogsRequest", "StoreRequest", "GcRequest", "Spec"),
     *("Profile", "Inventory", "Prepared", "StatusResult", "StopResult", "RestartResult", "JoinResult"),
 )
 """Have rules about several fields, which few of the values below keep; or hold a record that has."""
