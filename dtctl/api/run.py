@@ -49,13 +49,17 @@ class Run:
         self.cluster = record.cluster
         """The name of its cluster."""
 
+    def _known(self) -> RunRecord:
+        """Its record, with the starts of the runs that have followed it."""
+        return dataclasses.replace(self._record, starts=self._memory.starts_of(self._record))
+
     def __repr__(self) -> str:
         return f"<dtctl.Run {self.id}>"
 
     def status(self) -> Status:
         """How it is now. Raises errors.DtctlError if no host that answers knows it, after `down` for example."""
 
-        found = with_storage(status(self._record, self._transport))
+        found = with_storage(status(self._known(), self._transport))
         if not found.time:
             raise next(iter(found.errors.values()), _gone(self._record))
         return self._seen(found)
@@ -69,11 +73,11 @@ class Run:
         """
         from dtctl.operations.follow import Ended, follow_for
 
-        events = follow_for(self._record, self._transport, LogRequest(()), timeout)
+        events = follow_for(self._known(), self._transport, LogRequest(()), timeout)
         with closing(events):
             for event in events:
                 if isinstance(event, Ended):
-                    return self._seen(event.status)
+                    return self._seen(with_storage(event.status))
                 if isinstance(event, RunStatus) and progress is not None:
                     progress(status_of(event))
         raise AssertionError("following ends with Ended")
