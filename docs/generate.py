@@ -81,10 +81,15 @@ def _table(params: list[Any]) -> str:
         if param.param_type_name != "option" or param.hidden or param.name in ("install_completion", "show_completion"):
             continue
         names = ", ".join(f"`{option}`" for option in param.opts)
-        value = "" if param.is_flag else f" `{param.metavar}`"
+        value = "" if param.is_flag or param.metavar is None else f" {_code(param.metavar)}"
         default = "" if param.default in (None, False) or callable(param.default) else f" (default: {param.default})"
-        rows.append(f"| {names}{value.replace('|', '&#124;')} | {param.help or ''}{default} |")
+        rows.append(f"| {names}{value} | {param.help or ''}{default} |")
     return "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
+
+
+def _code(text: str) -> str:
+    """The text as code in a cell: no Markdown reads an entity between backticks."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def pages() -> dict[Path, str]:

@@ -112,7 +112,7 @@ def compare(*runs: Run) -> Comparison:
         raise UsageError("compare takes two runs or more", hint="dtctl.runs(cluster)    lists them")
     found = Found({}, {})
     for run in runs:
-        each = compared([run._record], run._transport)
+        each = compared([run._known()], run._transport)
         if each.errors:
             raise each.errors[run.id]
         found = Found({**found.runs, **each.runs}, {})

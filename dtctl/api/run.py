@@ -46,11 +46,15 @@ class Run:
     def __init__(self, record: RunRecord, transport: Transport, remembered: Memory) -> None:
         """Internal: `up` and `attach` create runs."""
         assert record.run is not None
-        self._known, self._transport, self._memory = record, transport, remembered
+        self._noted, self._transport, self._memory = record, transport, remembered
         self.id = record.run
         """The id as `dtctl runs` lists it, for `--run`."""
         self.cluster = record.cluster
         """The name of its cluster."""
+
+    def _known(self) -> RunRecord:
+        """Its record, with the starts of the runs that have followed it."""
+        return dataclasses.replace(self._record, starts=self._memory.starts_of(self._record))
 
     def __repr__(self) -> str:
         return f"<dtctl.Run {self.id}>"
@@ -58,14 +62,14 @@ class Run:
     @property
     def _record(self) -> RunRecord:
         """What is known of it here. A run that waits for the nodes of a job is written down again when it has them."""
-        if not self._known.begun:
-            self._known = self._memory.load(self.id) or self._known
-        return self._known
+        if not self._noted.begun:
+            self._noted = self._memory.load(self.id) or self._noted
+        return self._noted
 
     def status(self) -> Status:
         """How it is now. Raises errors.DtctlError if no host that answers knows it, after `down` for example."""
 
-        found = with_storage(status(self._record, self._transport))
+        found = with_storage(status(self._known(), self._transport))
         if not found.time:
             raise next(iter(found.errors.values()), _gone(self._record))
         return self._seen(found)
@@ -81,7 +85,7 @@ class Run:
         from dtctl.operations.waiting import await_machines, is_queued_again
 
         deadline = None if timeout is None else time.monotonic() + timeout
-        record, report = self._record, progress or (lambda status: None)
+        record, report = self._known(), progress or (lambda status: None)
         while True:
 
             def seen(held: Allocation, record: RunRecord = record) -> None:
@@ -104,7 +108,7 @@ class Run:
         with closing(follow_for(record, self._transport, LogRequest(()), timeout)) as events:
             for event in events:
                 if isinstance(event, Ended):
-                    return event.status
+                    return with_storage(event.status)
                 if isinstance(event, RunStatus):
                     report(status_of(event))
         raise AssertionError("following ends with Ended")

@@ -190,9 +190,8 @@ def without_unsaved(spans: Sequence[Span], saved: int) -> list[Span]:
     step: int | None = None
     for number, one in enumerate(spans):
         last = all(later.what != "kept" for later in spans[number + 1 :])
-        if one.what == "kept" and last and one.step is not None and one.step > saved:
-            first = one.step if step is None else step
-            share = 0.0 if one.step <= first else min(1.0, max(0.0, (saved - first) / (one.step - first)))
+        share = rules.saved_share(step, one.step, saved)
+        if one.what == "kept" and last and share < 1.0:
             cut = one.begin_s + share * one.seconds
             found += [Span("kept", one.begin_s, cut, saved), Span("unsaved", cut, one.end_s, one.step)]
         else:

@@ -63,8 +63,9 @@ class KnownRuns:
 
 
 def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool = False) -> KnownRuns:
-    """All of the cluster's runs that the hosts know. `every_cluster`: those of others, too, by the hosts that were
-    asked: their own names for these are not this file's."""
+    """All of the cluster's runs that the hosts know. `every_cluster`: those of others, too, whose hosts have the names
+    of their own cluster files.
+    """
 
     def check(host: Host, answer: RunsResult) -> None:
         for number, known in enumerate(answer["runs"]):
@@ -94,7 +95,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
                 cluster=entry["cluster"],
                 created=entry["created"],
                 live=entry["live"] or bool(known and known.live),
-                hosts=tuple(dict.fromkeys((*(known.hosts if known else ()), host))),
+                hosts=tuple(dict.fromkeys((*(known.hosts if known else ()), entry["host"]))),
                 tasks={**(known.tasks if known else {}), **tasks},
                 by=entry["by"],
                 commit=entry["commit"],

@@ -29,19 +29,22 @@ def event_lines(events: Iterable[HistoryEvent]) -> list[str]:
     return [event_line(one, told) for one in events]
 
 
-def attempt_line(one: Attempted) -> str:
-    """An attempt as a line, from its start to its end."""
+def attempt_line(one: Attempted, told: Told | None = None) -> str:
+    """An attempt as a line, from its start to its end. `told`: causes that the reader knows."""
     where = f" on {one.host}" if one.host else ""
-    return f"{local_time(one.time)}  {one.task} attempt {one.attempt}{where} {_course(one)}"
+    return f"{local_time(one.time)}  {one.task} attempt {one.attempt}{where} {_course(one, told or Told())}"
 
 
-def history_line(entry: HistoryEvent | Attempted) -> str:
-    return event_line(entry) if isinstance(entry, dict) else attempt_line(entry)
+def history_line(entry: HistoryEvent | Attempted, told: Told | None = None) -> str:
+    return event_line(entry, told) if isinstance(entry, dict) else attempt_line(entry, told)
 
 
-def show_entry(entry: HistoryEvent | Attempted) -> None:
-    """Prints an event or an attempt; a terminal that is too narrow gets the rest below its first word."""
-    line = history_line(entry)
+def show_entry(entry: HistoryEvent | Attempted, told: Told) -> None:
+    """Prints an event or an attempt; a terminal that is too narrow gets the rest below its first word.
+
+    `told`: causes that lines above have in full.
+    """
+    line = history_line(entry, told)
     if not console.on_terminal() or len(line) < _SHORT or len(line) <= console.out().width:
         return console.say(line)
     time, apart, text = line.partition("  ")
@@ -198,8 +201,8 @@ def _recovery(incident: Incident, now: float) -> str:
     return "to be started again"
 
 
-def _course(attempted: Attempted) -> str:
-    why, kind = sentence(attempted.why), headline(attempted.why)
+def _course(attempted: Attempted, told: Told) -> str:
+    why, kind = told.words(attempted.why), headline(attempted.why)
     if not attempted.ended:
         verb = {"starting": "starts", "running": "runs"}.get(attempted.state)
         return f"{verb}: {why}" if verb and why else verb or why or attempted.state

@@ -30,6 +30,7 @@ _READ = {
     "hosts": "HOST",
     "from_hosts": "OTHER_HOST",
     "tasks": "TASK",
+    "resumes_from": "the newest checkpoint",
 }
 
 

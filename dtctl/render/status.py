@@ -11,6 +11,7 @@ from dtctl.agent.records.reasons import read, sentence, why_of
 from dtctl.agent.run.policy import fingerprint
 from dtctl.operations.failures import failure_of
 from dtctl.operations.figures import Figures, elapsed_s, figures_of
+from dtctl.operations.findings import problems_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.waiting import has_no_machines
@@ -95,7 +96,11 @@ def between_facts(pieces: Sequence[tuple[str, str]], width: int) -> list[list[tu
 def headline(status: RunStatus) -> list[tuple[str, str]]:
     """Text and style of each piece: the run, a colon, the outcome, and the facts after it."""
     record, outcome, facts = status.record, status.verdict.outcome, in_short(status)
-    after = _elapsed(status) if outcome is Outcome.RUNNING else stopped_by(status.verdict)
+    after, elapsed = stopped_by(status.verdict), _elapsed(status)
+    if elapsed and outcome.decided:
+        after = f"{after} after {elapsed}".strip()
+    elif outcome is Outcome.RUNNING:
+        after = elapsed
     if stopped_by(status.verdict):
         facts.pop(0)
     return [
@@ -270,7 +275,8 @@ def restarts_lines(status: RunStatus, most: int, reported: Container[tuple[str, 
     if coordination is None or not coordination.view["incidents"]:
         return []
     failure, now = failure_of(status), status.time or coordination.view["time"]
-    told = {fingerprint(failure.end.cause)} if failure is not None and failure.end.cause else ()
+    end = failure.end if failure is not None else next((found.seen.end for found in problems_of(status)[:1]), None)
+    told = {fingerprint(end.cause)} if end is not None and end.cause else ()
     return losses_lines(coordination.view["incidents"], now, most, reported, told)
 
 

@@ -174,7 +174,7 @@ def test_the_page_is_updated_held_and_keeps_focus_in_a_browser(home: Desk, brows
         os.kill(home.task("worker:1")["pid"], signal.SIGKILL)
         page.wait_for_selector("#timeline svg[aria-label*='attempt 2']")
         home.dtctl("stop")
-        page.wait_for_selector("text=The run has ended, and this page stays as it is.")
+        page.wait_for_selector("text=The run has ended: this page does not change any more")
         assert page.title().startswith("Stopped")
         process.send_signal(signal.SIGINT)
         page.wait_for_selector("#link[data-state=over]")

@@ -33,7 +33,7 @@ def test_runs_side_by_side_have_the_parts_of_a_step() -> None:
     nothing = Metrics("demo-1", ())
     runs = {"demo-1": compared(status, nothing, measured=(PARTS, {})), "demo-2": compared(status, nothing)}
     rows = dict(comparison_rows(Comparison(runs, {})))
-    assert rows["step: network"] == ["71 % (149 ms)", "-"]
+    assert rows["time of a step: network"] == ["71 % (149 ms)", "-"]
     first, second = comparison(Comparison(runs, {}))["runs"]
     assert first["stepParts"] == {"compute": 0.29, "network": 0.71, "save": 0.0, "other": 0.0, "seconds": 0.21}
     assert second["stepParts"] is None

@@ -12,7 +12,7 @@ from ..run import drains, goodput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, Iterator, List, Union
+    from typing import Collection, Dict, Iterator, List, Optional, Union
 
     from ..records.reasons import Fact
     from ..records.run_state import Entry, Past
@@ -160,14 +160,20 @@ class Accounting:
         move.step = step
         yield move
 
-    def close(self, outcome: str, wall: float) -> List[Fact]:
-        """Ends the account; where the time went, where that is known."""
+    def close(self, outcome: str, wall: float) -> None:
+        """Ends the account with the outcome of the run."""
         account = self._view.data["account"]
-        if account is None:
+        if account is not None:
+            self._update(account, (), wall)
+            goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
+
+    def spent(self, outcome: str, saved: Optional[int]) -> List[Fact]:
+        """Where the time went, where that is known. `saved`: the step of the newest checkpoint."""
+        account = self._view.data["account"]
+        if account is None or not goodput.is_known(account):
             return []
-        self._update(account, (), wall)
-        goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
-        return goodput.summary(goodput.parts(account)) if goodput.is_known(account) else []
+        counts = outcome != "Succeeded" and self._view.step() is not None
+        return goodput.summary(goodput.parts(account, saved if counts else None))
 
     def _situation(self, lost: List[Incident], away: Collection[str]) -> str:
         view = self._view

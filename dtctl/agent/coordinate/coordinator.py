@@ -328,6 +328,7 @@ class Coordinator:
             left = any(known["connected"] and not self._is_done(host) for host, known in self.view.hosts.items())
             if data["phase"] == "finishing" and not left:
                 data["phase"] = "ended"
+                self._record_goodput()
         self.view.forget_incidents()
         del data["conditions"][:-MOST_CONDITIONS]
 
@@ -491,16 +492,20 @@ class Coordinator:
     def _decide(self, end: Judgement) -> None:
         data = self.view.data
         if end.kind == "Succeeded":
-            warning = outcome.target_warning(
-                self._spec["target_step"], self._services.newest_checkpoint(), self.view.step()
-            )
+            newest = self._services.newest_checkpoint()
+            warning = outcome.target_warning(self._spec["target_step"], newest, self.view.step())
             self.view.replace_alert("target_missed", warning)
         data["phase"] = "finishing"
         data["waits_for"] = because([])
-        spent = self._accounting.close(end.kind, self.wall)
+        self._accounting.close(end.kind, self.wall)
         for open_incident in self.view.open_incidents():
             open_incident["given_up"] = because([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)
+
+    def _record_goodput(self) -> None:
+        """When nothing runs any more: a trainer that is asked to stop may have saved its last steps."""
+        newest = self._services.newest_checkpoint()
+        spent = self._accounting.spent(self.view.data["condition"]["type"], newest["step"] if newest else None)
         if spent:
             self._record("decision", spent)
 

@@ -15,7 +15,7 @@ Each second belongs to one part, so that the parts add up to the elapsed time:
     away     no step was reported, and a host was away
     pause    all training tasks are held, because a host is drained; it is not part of the elapsed time
     end      after the last step of a run that has succeeded: the last save, the last evaluation
-    unsaved  after the last step of a run that has failed; the controller adds the steps past the last checkpoint
+    unsaved  after the last step of a run that has failed, and its steps past the last checkpoint
 
 A step counts from when its line was written, as the agent of its host found it. Unknown are: how
 much a lost task slowed the training of the others; and the time of the steps before the first one that a program
@@ -111,15 +111,34 @@ def close(account: Account, outcome: str, hung: bool) -> None:
     account["training"] = False
 
 
-def parts(account: Account) -> Dict[Spent, float]:
-    """Seconds of each part; time that is not judged yet counts as if no step follows."""
+def parts(account: Account, saved: Optional[int] = None) -> Dict[Spent, float]:
+    """Seconds of each part; time that is not judged yet counts as if no step follows.
+
+    `saved`: the step of the last checkpoint of a run that has not succeeded: later ones are not kept.
+    """
     found: Dict[Spent, float] = {what: account["before"].get(what, 0.0) for what in PARTS}
-    begin_s = sum(account["before"].values())
+    begin_s, step, unsaved_s = sum(account["before"].values()), None, 0.0
     for span in account["spans"]:
-        found[span["what"]] += max(0.0, span["end_s"] - begin_s)
-        begin_s = max(begin_s, span["end_s"])
+        seconds = max(0.0, span["end_s"] - begin_s)
+        found[span["what"]] += seconds
+        if span["what"] == "kept":
+            unsaved_s = seconds * (1.0 - saved_share(step, span["step"], saved))
+        begin_s, step = max(begin_s, span["end_s"]), span["step"] if span["step"] is not None else step
     found[unjudged(account)] += max(0.0, account["seconds"] - begin_s)
+    found["kept"] -= unsaved_s
+    found["unsaved"] += unsaved_s
     return found
+
+
+def saved_share(before: Optional[int], reached: Optional[int], saved: Optional[int]) -> float:
+    """How much of the last kept span the checkpoint of step `saved` has; the steps in it are taken as evenly made.
+
+    `before`: the step with which the span began, if it is known; `reached`: the one with which it ended.
+    """
+    if saved is None or reached is None or reached <= saved:
+        return 1.0
+    first = reached if before is None else before
+    return 0.0 if reached <= first else min(1.0, max(0.0, (saved - first) / (reached - first)))
 
 
 def unjudged(account: Account) -> Spent:

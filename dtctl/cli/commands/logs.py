@@ -178,8 +178,9 @@ def events(
         happenings = [document.event(line) for line in events.lines]
         document.print_json("Events", {"events": happenings, "errors": document.errors(events.errors)})
     else:
+        told = render.events.Told()
         for one in (events.lines if states else operations.events.folded(events.lines))[-(tail or 0) :]:
-            render.events.show_entry(one)
+            render.events.show_entry(one, told)
         render.result.show_away(events)
         errors.show_host_errors(events.errors)
     exit_for(events.errors, others=events.lines)
@@ -188,7 +189,7 @@ def events(
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """Follows the log; with -o json every event is one line."""
-    folding, ordering = operations.events.Folding(), operations.events.Ordering()
+    folding, ordering, told = operations.events.Folding(), operations.events.Ordering(), render.events.Told()
     before, begin = _read(scope, record, tail, folding, ordering) if tail and not states else ([], None)
     for line in before:
         console.say(line)
@@ -200,9 +201,9 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
                 document.print_json_line(document.event(event))
             else:
                 for entry in [event] if states else map(ordering.take, folding.take(event)):
-                    render.events.show_entry(entry)
+                    render.events.show_entry(entry, told)
         for rest in folding.rest():
-            render.events.show_entry(rest)
+            render.events.show_entry(rest, told)
 
 
 def _read(

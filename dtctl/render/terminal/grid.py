@@ -94,7 +94,7 @@ class Grid:
             return _rows(self._all, [column.width for column in self._all])
         shown, same = self._without_shared()
         below = [part for line in same for part in wrapped(line, width)]
-        for name in ("", *self._dropped):
+        for name in (None, *self._dropped):
             shown = tuple(column for column in shown if column.name != name)
             if (widths := self._widths(shown, width, only_sentences=True)) is not None:
                 return _rows(shown, widths) + below

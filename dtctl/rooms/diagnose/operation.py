@@ -112,9 +112,14 @@ def _of_ends(facts: Facts) -> Iterator[Finding]:
         who = tuple(one for task in tasks for one in waiting.get(task, ()))
         if row.name == ENDED_SOMEHOW and (lines := _last_lines(end.log)):
             fields = {**fields, "log_of": str(first.id), "last_lines": lines}
-        fields = {"address": facts.address(first.id), **fields}
+        fields = {"address": facts.address(first.id), "resumes_from": _resumes_from(facts), **fields}
         hosts = tuple(dict.fromkeys(task.host for task, _, _, _ in group))
         yield Finding(row, Match(tasks, hosts, fields, end, waiting=who, over=end.over))
+
+
+def _resumes_from(facts: Facts) -> str | None:
+    """What the next run continues from; None while this one goes on, and restarts its tasks by itself."""
+    return "the newest checkpoint" if facts.status.verdict.outcome.decided else None
 
 
 def _likeness(task: TaskStatus, row: Signature, fields: Mapping[str, object], end: End) -> object:

@@ -117,7 +117,8 @@ def not_listening(facts: Facts) -> Iterator[Match]:
 def unreachable(*problems: str) -> Find:
     """Tasks that listen, and to which other hosts cannot connect for such a reason.
 
-    Where packets get lost, only of hosts that answer the controller: an unreachable host may accept no connections.
+    A program that serves nobody listens nowhere, and its port refuses everybody: nothing is wrong with that. Where
+    packets get lost, only of hosts that answer the controller: an unreachable host may accept no connections.
     """
 
     def find(facts: Facts) -> Iterator[Match]:
@@ -126,12 +127,17 @@ def unreachable(*problems: str) -> Find:
             if "timeout" in problems and task.host not in facts.hosts:
                 continue
             from_hosts = _without_way(facts, task, lambda one: one["problem"] in problems)
-            if from_hosts and (_standing(facts, task) == "listens" or problems == ("unresolved",)):
+            if from_hosts and (_serves(facts, task) or problems == ("unresolved",)):
                 text = next(iter(from_hosts.values()))["text"]
                 who = tuple(one for one in waiting.get(task.id, ()) if one.host in from_hosts)
                 yield _seen(facts, task, who, from_hosts=tuple(from_hosts), text=text)
 
     return find
+
+
+def _serves(facts: Facts, task: TaskStatus) -> bool:
+    vitals = facts.vitals(task)
+    return task.state is TaskState.RUNNING and vitals is not None and vitals["listens"]
 
 
 def _without_way(facts: Facts, task: TaskStatus, is_meant: Callable[[Unreached], bool]) -> dict[str, Unreached]:

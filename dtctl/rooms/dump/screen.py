@@ -39,7 +39,7 @@ _MOST_KINDS = 12
 def show_dumps(dumps: Dumps) -> None:
     hints = False
     for number, one in enumerate(dumps.tasks):
-        if number:
+        if number and (one.answer["processes"] or dumps.tasks[number - 1].answer["processes"]):
             console.say("")
         _show(one)
         hints = hints or any(process["missing"] in _HELPED_BY_PY_SPY for process in one.answer["processes"])
@@ -53,7 +53,7 @@ def _show(dumped: Dumped) -> None:
     answer = dumped.answer
     where = f"{dumped.task} on {dumped.host}, attempt {answer['attempt']}, {answer['state']}"
     if not answer["processes"]:
-        console.say(f"{where}: no process of it is there")
+        console.say(f"{where}: it has no process")
         return
     console.say(where)
     for process in answer["processes"]:

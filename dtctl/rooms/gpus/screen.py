@@ -31,6 +31,8 @@ def show_gpus(answers: Mapping[str, GpusResult]) -> None:
     bare = {host: answer["gpus"] for host, answer in answers.items() if not answer["gpus"]["each"]}
     for why, hosts in grouped((_why_none(known), host) for host, known in bare.items()).items():
         console.say(f"{summarize_hosts(hosts)}: {why}")
+    if not rows:
+        return
     free = sum(is_free(gpu) for _, gpu in rows)
     console.say(f"{free} of {len(rows)} GPUs {'is' if free == 1 else 'are'} free")
 

@@ -241,7 +241,8 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
     for index, each in enumerate(several):
         last = each.last
         name = "" if labels[index] == _TOP else f"{labels[index]} "
-        shown = f"  {'' if braille else mark(index) + ' '}{name}{number(last.value) if last else ''}"
+        value = f"{number(last.value)} at step {last.step}" if last else ""
+        shown = f"  {'' if braille else mark(index) + ' '}{name}{value}"
         pieces.append((shown, STYLES[index % len(STYLES)]))
     log = log or on_log_scale(value for curve in curves for _, value in curve.points)
     out.print(text((tag, "bold"), *pieces, ("  log scale", "dim") if log else ""))

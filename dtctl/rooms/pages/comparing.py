@@ -190,7 +190,7 @@ def compared(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
         duration_s=elapsed_s(found),
-        steps_per_s=_pace(scalars.series) or _last_rate(found),
+        steps_per_s=_pace(scalars.series, found.record.created) or _last_rate(found),
         restarts=found.restarts,
         metrics=_metrics(scalars.series),
         series=(*scalars.series, *logged),
@@ -199,9 +199,9 @@ def compared(
     )
 
 
-def _pace(series: Iterable[Series]) -> float | None:
-    """Steps per second between the first and the last point."""
-    points = points_of(series)
+def _pace(series: Iterable[Series], since: float) -> float | None:
+    """Steps per second between the first and the last point of this run: an earlier one may have written others."""
+    points = [point for point in points_of(series) if point.time >= since]
     if len(points) < 2 or points[-1].time <= points[0].time:
         return None
     return max(0.0, (points[-1].step - points[0].step) / (points[-1].time - points[0].time)) or None

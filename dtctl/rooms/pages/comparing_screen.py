@@ -35,7 +35,7 @@ def show_comparison(found: Comparison) -> None:
             console.say(f"runs {shared}*")
     print_table(grid)
     for line in same_everywhere(found):
-        console.say(line)
+        console.out().prose(line)
 
 
 def comparison_table(rows: list[Row], names: Sequence[str]) -> Grid:
@@ -101,8 +101,9 @@ def _results(runs: list[Compared]) -> Iterator[Row]:
         if any(value != _NOTHING for value in values):
             yield name, values
     parts = [dict(one.parts.each()) if one.parts is not None else {} for one in runs]
-    for name in dict.fromkeys(name for each in parts for name in each):
-        yield f"step: {name}", [_part(one, each.get(name)) for one, each in zip(runs, parts, strict=True)]
+    known = {name for each in parts for name, share in each.items() if share}
+    for name in dict.fromkeys(name for each in parts for name in each if known - {"other"} and name in known):
+        yield f"time of a step: {name}", [_part(one, each.get(name)) for one, each in zip(runs, parts, strict=True)]
 
 
 def _part(one: Compared, share: float | None) -> str:

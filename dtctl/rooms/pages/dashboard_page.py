@@ -26,7 +26,7 @@ from dtctl.render.findings import happened, last_lines, remedies, words
 from dtctl.render.format import count
 from dtctl.render.machine import document
 from dtctl.render.roster import cells_of, rows_of
-from dtctl.render.status import headline, left_text, position_of, rate_text
+from dtctl.render.status import headline
 from dtctl.render.terminal import console
 from dtctl.rooms.pages.report import Report, is_over
 from dtctl.rooms.pages.report_page import SECTIONS, about, contents, known_by_hash
@@ -185,7 +185,7 @@ def _run(report: Report) -> str:
 def _answer(report: Report) -> str:
     """The first line of `dtctl status`."""
     (run, _), _, (outcome, _), *rest = headline(report.status)
-    return str(_macros().answer(run, outcome, "".join(text for text, _ in rest), is_over(report.status)))
+    return str(_macros().answer(run, outcome, "".join(text for text, _ in rest)))
 
 
 def _failure(report: Report) -> str:
@@ -195,15 +195,9 @@ def _failure(report: Report) -> str:
 
 
 def _progress(report: Report) -> str:
-    """How far the training has come, with the time left, as a bar; empty if its end is unknown."""
-    figures = report.figures
-    if figures.share is None:
-        return ""
-    step = f"step {figures.step} of {figures.target}"
-    if figures.position is not None:
-        step = position_of(figures.position)
-    texts = [text for text in (step, rate_text(figures), left_text(figures)) if text]
-    return str(_macros().progress(figures.share, texts))
+    """How far the training has come as a bar; empty if its end is unknown. The first line has the steps."""
+    share = report.figures.share
+    return str(_macros().progress(share, f"{100 * share:.0f}%")) if share is not None else ""
 
 
 def _news(report: Report) -> str:

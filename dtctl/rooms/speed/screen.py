@@ -23,8 +23,9 @@ def show_speed(speed: Speed) -> None:
         console.say(NOT_MEASURED)
         return
     for line in lines_of(speed):
-        console.say(line)
-    _show_table(speed.facts)
+        console.out().prose(line)
+    if speed.judged:
+        _show_table(speed.facts)
     _show_traffic(speed.facts)
 
 

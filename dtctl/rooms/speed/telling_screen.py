@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.dataclass import dataclass
-from dtctl.render.format import count, duration
+from dtctl.render.format import duration
 from dtctl.rooms.speed.facts import Facts
 from dtctl.rooms.speed.figures_screen import percent
 from dtctl.rooms.speed.operation import Speed
@@ -32,7 +32,8 @@ def told(speed: Speed) -> list[Told]:
     found = []
     for verdict in speed.verdicts[:MOST_VERDICTS]:
         head, evidence, remedy = sentences(verdict, speed.facts)
-        when = f"it was so in {verdict.minutes} of the last {count(speed.judged, 'minute')}{_age(speed)}"
+        of = "1" if speed.judged == 1 else f"{verdict.minutes} of the last {speed.judged}"
+        when = f"measured in {of} {'minute' if speed.judged == 1 else 'minutes'}{_age(speed)}"
         expected = ""
         if verdict.expected is not None:
             expected = f"{_range(*verdict.expected)} times the steps/s{_rate(speed.facts)}"
@@ -58,7 +59,7 @@ def without_verdict(speed: Speed) -> list[str]:
     assert speed.facts is not None
     if not speed.judged:
         measured = f"measured: less than a minute{_age(speed)}"
-        return [f"no verdict yet: it takes a whole minute in which all tasks train ({measured})"]
+        return [f"no verdict: it takes a whole minute in which all tasks train ({measured})"]
     return [_nothing(speed.facts), f"measured: {speed.judged} of the last minutes{_age(speed)}"]
 
 

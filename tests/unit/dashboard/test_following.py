@@ -284,11 +284,11 @@ def test_a_screen_reader_says_by_itself_what_seldom_changes() -> None:
     assert parts(one)["news"].startswith("Failed: 1 task failed")
 
 
-def test_the_end_is_said_once_nothing_runs() -> None:
-    ending = "The run has ended, and this page stays as it is."
-    assert ending not in parts(running())["answer"]
-    assert ending not in parts(report())["answer"], "three tasks still run"
-    assert ending in parts(ended())["answer"]
+def test_the_end_is_known_once_nothing_runs() -> None:
+    assert not parts(running())["phase"]
+    assert not parts(report())["phase"], "three tasks still run"
+    assert parts(ended())["phase"] == "ended"
+    assert "has ended" not in parts(ended())["answer"], "the script says so, once it has seen it"
 
 
 def test_problems_are_shown_on_top_with_remedies() -> None:

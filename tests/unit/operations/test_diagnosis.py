@@ -739,7 +739,12 @@ SUCCEEDED = Verdict(Outcome.SUCCEEDED, (fact("lead_finished", task="worker:0"),)
 UNINITIALIZED = "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not initialized: global_step"
 REFUSING = unreached("refused", "Connection refused")
 YOUNG = says(running("worker:0"), STILL, for_s=10.0)
+SERVES_NOBODY = {**REFUSING, "gpu-b": host({"ps:0": vitals(listens=False)})}
 NAMED: dict[str, tuple[Facts, list[str]]] = {
+    "a program that trains, and listens on no port": (
+        facts(running("worker:0", step=5), running("ps:0", "gpu-b", step=5), hosts=SERVES_NOBODY),
+        [],
+    ),
     "a port that nobody reaches on a host that does not answer": (
         facts(running("worker:0"), PS, hosts={"gpu-a": unreached("timeout", "Connection timed out")["gpu-a"]}),
         [],
@@ -903,3 +908,10 @@ def test_end_is_that_of_the_failed_attempt_if_a_later_one_was_stopped() -> None:
     end = facts(failed).end_of(failed)
     assert end is not None
     assert (end.code, end.at, end.cause, end.log) == (1, 950.0, "ValueError: no data", "ValueError: no data\n")
+
+
+def test_up_is_proposed_only_once_the_run_has_ended() -> None:
+    """A run that goes on restarts its tasks by itself."""
+    going_on = facts(ended("worker:0", LOGS["disk_full"], code=1), hosts={"gpu-a": FULL})
+    assert "dtctl up    continues" not in first_hint(going_on)
+    assert "dtctl up    continues from the newest checkpoint" in first_hint(decided(going_on))

@@ -21,7 +21,7 @@ from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.events import Attempted, Folding, Ordering, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
-from dtctl.render.events import cause_of, event_line, history_line, incident_lines, losses_lines, news
+from dtctl.render.events import Told, cause_of, event_line, history_line, incident_lines, losses_lines, news
 from tests.unit.coordinated import Agents, Script, incident, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -366,3 +366,13 @@ def test_times_of_lines_do_not_go_back_by_less_than_clocks_differ() -> None:
     assert times == sorted(times)
     assert times[-1] == 1010.4, "that of the line before it, by whose host's clock it was later"
     assert [one.time if isinstance(one, Attempted) else one["time"] for one in followed] == times
+
+
+def test_a_cause_is_told_in_full_once() -> None:
+    why = [fact("exited", code=1), fact("cause", text="ValueError: shape (40,) does not match (41,)")]
+    attempts = [Attempted(f"worker:{n}", "a", 1, 10.0, 5.0, "failed", tuple(why)) for n in range(2)]
+    condition = checked(HistoryEvent, line(0, 1000.0, kind="condition", to="Failed", why=why))
+    told = Told()
+    lines = [history_line(one, told) for one in (*attempts, condition)]
+    assert [one.count("shape (40,) does not match") for one in lines] == [1, 0, 0]
+    assert all("the same ValueError" in one for one in lines[1:])

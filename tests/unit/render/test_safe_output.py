@@ -68,7 +68,7 @@ from dtctl.render import allocation, checkpoints, errors, logs, result, starting
 from dtctl.render import checked as checked_screen
 from dtctl.render import plan as plans
 from dtctl.render.awaiting import OutputPrinter
-from dtctl.render.events import show_entry
+from dtctl.render.events import Told, show_entry
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_checks
@@ -409,10 +409,10 @@ CHECKED = Checked(
 
 def tell_events() -> None:
     for one in happenings():
-        show_entry(poisoned(one))
+        show_entry(poisoned(one), Told())
     for state in ("running", "backoff"):
         one_line = Attempted("worker:0", "a", 1, 10.0, 5.0, state, tuple(said("why")))
-        show_entry(dataclasses.replace(poisoned(one_line), state=state))
+        show_entry(dataclasses.replace(poisoned(one_line), state=state), Told())
 
 
 def trust_line() -> None:

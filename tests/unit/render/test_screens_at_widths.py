@@ -22,7 +22,7 @@ from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
 from dtctl.render.checkpoints import show_checkpoints
 from dtctl.render.errors import show_doubts, show_warning
-from dtctl.render.events import show_entry
+from dtctl.render.events import Told, show_entry
 from dtctl.render.plan import show_plan, show_whole_tasks
 from dtctl.render.result import show_remains
 from dtctl.render.status import show_status
@@ -209,7 +209,7 @@ def test_an_event_goes_on_below_its_first_word(
     why = tuple(said("the data set of the second experiment is not where trainer.args say that it is, on any host"))
     failed = Attempted("worker:1", "gpu-1", 3, 10.0, 5.0, "failed", why)
     monkeypatch.setattr("dtctl.render.terminal.console.on_terminal", lambda *, stderr=False: True)
-    lines = shown(lambda: show_entry(failed), 80, monkeypatch, capsys)
+    lines = shown(lambda: show_entry(failed, Told()), 80, monkeypatch, capsys)
     assert len(lines) > 1
     assert all(line.startswith(" " * 21) and line[21] != " " for line in lines[1:])
     assert all(len(line) <= 80 for line in lines)

@@ -92,6 +92,12 @@ def test_no_table_exceeds_the_terminal_or_breaks_a_word(name: str, width: int) -
     assert not broken
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_row_of_a_comparison_loses_its_name(width: int) -> None:
+    lines = [line.plain for line in comparison().lines(width)]
+    assert all(any(line.startswith(name) for line in lines) for name in ("outcome", "reason", "trainer.args.", "code"))
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_pipe_has_each_row_in_one_line_without_padding(name: str) -> None:
     grid = TABLES[name]()

@@ -151,7 +151,7 @@ def test_without_the_coordinators_host_other_hosts_are_reported() -> None:
     assert list(found.errors) == ["c"]
     assert found.goodput is None
     assert len(found.scalars.series) == 3
-    assert "Unknown: the logs report no step" in page(found)
+    assert "Unknown: the coordinator is unreachable." in page(found)
 
 
 def test_report_without_any_answer_has_no_data() -> None:

@@ -7,6 +7,7 @@ for each task, and the same as a table.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -164,6 +165,7 @@ def templates() -> Environment:
     )
     made.globals.update(
         across=across,
+        breakable=breakable,
         count=count,
         percent=percent,
         upward=upward,
@@ -184,6 +186,11 @@ def _safe(value: object) -> object:
 
 def escape(text: str) -> Markup:
     return Markup("{}").format(_safe(text))
+
+
+def breakable(text: str) -> Markup:
+    """The text, which a narrow screen may break after a dot or an underscore: `recovery.max_restarts`."""
+    return Markup("<wbr>").join(escape(piece) for piece in re.findall(r"[^._]*[._]*", text) if piece)
 
 
 def preformatted(text: str) -> str:
