@@ -373,6 +373,7 @@ def test_a_cause_is_told_in_full_once() -> None:
     attempts = [Attempted(f"worker:{n}", "a", 1, 10.0, 5.0, "failed", tuple(why)) for n in range(2)]
     condition = checked(HistoryEvent, line(0, 1000.0, kind="condition", to="Failed", why=why))
     told = Told()
-    lines = [history_line(one, told) for one in (*attempts, condition)]
+    events: list[HistoryEvent | Attempted] = [*attempts, condition]
+    lines = [history_line(one, told) for one in events]
     assert [one.count("shape (40,) does not match") for one in lines] == [1, 0, 0]
     assert all("the same ValueError" in one for one in lines[1:])
