@@ -12,6 +12,7 @@ import pytest
 import dtctl
 from dtctl.cli.forwarding import AT_LOGIN, CARRIED_OUT, NOT_THERE
 from dtctl.cli.table import GROUPS, Effect
+from dtctl.config.load import load_cluster
 from dtctl.rooms.slurm import login
 from tests.unit.conftest import Typed
 
@@ -69,6 +70,15 @@ def test_up_brings_its_code(typed: Typed, carried: Carried) -> None:
     (one,) = carried
     assert one["words"] == ["up", "--set=trainer.args.steps=5"]
     assert "train.py" in [file.path for file in one["bundle"].manifest.files]
+
+
+def test_values_of_the_env_file_are_sent_and_not_the_file(typed: Typed, carried: Carried) -> None:
+    Path("own.env").write_text("TOKEN=very-secret\n")
+    Path("cluster.yaml").write_text(CLUSTER.replace("{command", "{env_file: own.env, secrets: [TOKEN], command"))
+    cluster = load_cluster(Path("cluster.yaml"))
+    assert login.values_of(cluster)["TOKEN"] == "very-secret"
+    there = load_cluster(Path("cluster.yaml"), overrides=login.overrides(cluster)[1::2], needs_files=False)
+    assert (there.trainer.env_file, there.trainer.code.name) == (None, "code")
 
 
 def test_down_removes_the_project(typed: Typed, carried: Carried) -> None:
