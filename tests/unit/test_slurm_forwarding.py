@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import dtctl
-from dtctl.cli.forwarding import AT_LOGIN, CARRIED_OUT, NOT_THERE
-from dtctl.cli.table import GROUPS, Effect
+from dtctl.cli.forwarding import AT_LOGIN
 from dtctl.config.load import load_cluster
 from dtctl.rooms.slurm import login
 from tests.unit.conftest import Typed
@@ -116,12 +115,6 @@ def test_a_file_that_says_ssh_is_not_submitted_by_an_option_alone(typed: Typed, 
 def test_python_refuses_a_login_node(typed: Typed, carried: Carried) -> None:
     with pytest.raises(dtctl.errors.UsageError, match="not carried out on the login node"):
         dtctl.up(dtctl.load("cluster.yaml"))
-
-
-def test_every_command_that_asks_hosts_is_carried_out_or_refused() -> None:
-    entries = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-    asking = {name for name, entry in entries.items() if entry.effect in (Effect.READS, Effect.CHANGES)}
-    assert asking == {*CARRIED_OUT, *NOT_THERE} - {"up"}
 
 
 def test_the_project_has_the_same_name_for_each_command_about_a_file(typed: Typed, carried: Carried) -> None:
