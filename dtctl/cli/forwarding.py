@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dtctl.cli.late import console, errors, operations, render
+from dtctl.cli.table import COMMANDS, asks_hosts
 from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
     from dtctl.config.cluster import Cluster
 
-CARRIED_OUT = (
-    *("up", "status", "logs", "events", "wait", "runs", "restart", "scale", "drain", "undrain", "stop", "down", "gc"),
-    *("checkpoints", "metrics", "diagnose", "speed", "profile", "gpus", "dump"),
-)
-NOT_THERE = ("top", "dashboard", "report", "compare", "tensorboard", "code", "exec", "ssh")
-"""Commands that show or write something on the machine on which they are typed."""
 FILES_HERE = ("pull", "push")
 """Actions of `checkpoints` that read or write files of that machine."""
 OF_THIS_MACHINE = ("config", "named", "user", "identity", "jump", "ssh_config", "cluster_file", "ctx")
@@ -32,7 +27,7 @@ WORD = b"login"
 
 def carried_out(scope: Scope, context: typer.Context) -> bool:
     """Carries the command out on the login node, and raises Exit with its code. False: it is for this machine."""
-    if scope.command not in (*CARRIED_OUT, *NOT_THERE) or AT_LOGIN in os.environ:
+    if not asks_hosts(scope.command) or AT_LOGIN in os.environ:
         return False
     said = context.params
     if said.get("local") or said.get("dry_run") or not _may_have_login(scope, said):
@@ -45,7 +40,7 @@ def carried_out(scope: Scope, context: typer.Context) -> bool:
     if said.get("on") and scope.checked(said.get("cluster_file"), said.get("overrides")).cluster.on != cluster.on:
         hint = f"write    on: {cluster.on}    into it"
         raise UsageError("with slurm.login, the file says where its runs are: later commands read it", hint=hint)
-    if scope.command in NOT_THERE or said.get("action") in FILES_HERE:
+    if COMMANDS[scope.command].here or said.get("action") in FILES_HERE:
         operations.engines.require_here(cluster, f"dtctl {scope.command}")
     printer = render.awaiting.OutputPrinter([login.name])
     bundle = _reviewed(scope, cluster, said) if scope.command == "up" else None

@@ -22,11 +22,12 @@ class Effect(Enum):
 
 
 class Entry(NamedTuple):
-    """`module` of dtctl has a function of the command's name."""
+    """`module` of dtctl has a function of the command's name. `here`: as in rooms.Command."""
 
     module: str
     effect: Effect
     help: str
+    here: bool = False
 
 
 _CORE = {
@@ -71,7 +72,7 @@ def _with_rooms(group: str, own: Mapping[str, Entry]) -> dict[str, Entry]:
     for room, row in ROOMS.items():
         for name, command in row.commands.items():
             if command.group == group:
-                entries[name] = Entry(f"rooms.{room}.command", Effect[command.effect], command.help)
+                entries[name] = Entry(f"rooms.{room}.command", Effect[command.effect], command.help, command.here)
                 names.insert(names.index(command.before) if command.before else len(names), name)
     return {name: entries[name] for name in names}
 
@@ -80,6 +81,11 @@ GROUPS = {group: _with_rooms(group, own) for group, own in _CORE.items()}
 
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 """`exec` and `ssh` count as changes, as the command may be anything."""
+
+
+def asks_hosts(command: str) -> bool:
+    """Whether the command is about a run, or starts one; others of the table are about the file alone."""
+    return command == "up" or (command in COMMANDS and COMMANDS[command].effect in (Effect.READS, Effect.CHANGES))
 
 
 def may_guess(command: str) -> bool:

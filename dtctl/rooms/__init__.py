@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 class Command(NamedTuple):
     """A command: its group in `dtctl --help`, its effect (dtctl/cli/table.py), and its summary.
 
-    `before`: the command of its group before which it is listed; the last one if it is empty.
+    `before`: the command of its group before which it is listed; the last one if it is empty. `here`: it shows or
+    writes something on the machine on which it is typed: no login node carries it out (cli/forwarding.py).
     """
 
     group: str
     effect: str
     help: str
     before: str = ""
+    here: bool = False
 
 
 class Room(NamedTuple):
@@ -69,19 +71,25 @@ ROOMS: Mapping[str, Room] = {
         brings="pushing.bring",
         topic="check.TOPIC",
     ),
-    "top": Room({"top": Command("Watch", "READS", "Watch the run on a full screen")}, needs=("metrics", "speed")),
+    "top": Room(
+        {"top": Command("Watch", "READS", "Watch the run on a full screen", here=True)}, needs=("metrics", "speed")
+    ),
     "pages": Room(
         {
-            "dashboard": Command("Watch", "READS", "Watch the run in a browser"),
-            "report": Command("Watch", "READS", "Write one page about the run"),
-            "compare": Command("Watch", "READS", "Show runs side by side: settings, outcome, speed, metrics"),
+            "dashboard": Command("Watch", "READS", "Watch the run in a browser", here=True),
+            "report": Command("Watch", "READS", "Write one page about the run", here=True),
+            "compare": Command(
+                "Watch", "READS", "Show runs side by side: settings, outcome, speed, metrics", here=True
+            ),
         },
         needs=("metrics", "diagnose", "speed"),
     ),
-    "code": Room({"code": Command("Watch", "READS", "Show which code ran, or bring it back into a directory")}),
+    "code": Room(
+        {"code": Command("Watch", "READS", "Show which code ran, or bring it back into a directory", here=True)}
+    ),
     "metrics": Room({"metrics": Command("Watch", "READS", "Show loss, accuracy and other scalars")}),
     "tensorboard": Room(
-        {"tensorboard": Command("Watch", "READS", "Run TensorBoard next to the event files")},
+        {"tensorboard": Command("Watch", "READS", "Run TensorBoard next to the event files", here=True)},
         needs=("metrics", "pages", "storage"),
     ),
     "diagnose": Room(
@@ -99,8 +107,8 @@ ROOMS: Mapping[str, Room] = {
     "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers", "restart")}),
     "execute": Room(
         {
-            "exec": Command("Repair", "CHANGES", "Run a command in the environment of tasks"),
-            "ssh": Command("Repair", "CHANGES", "Log in to the host of a task"),
+            "exec": Command("Repair", "CHANGES", "Run a command in the environment of tasks", here=True),
+            "ssh": Command("Repair", "CHANGES", "Log in to the host of a task", here=True),
         }
     ),
     "checkpoints": Room(

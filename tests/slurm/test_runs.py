@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -106,6 +107,21 @@ def test_a_job_runs_what_was_submitted_and_down_removes_it(slurm: Slurm, user: S
     assert [*(user.home / ".local/state/dtctl/slurm").iterdir()] == []
 
 
+PROGRAM = """\
+import dtctl
+cluster = dtctl.load("cluster.yaml", {"on": "slurm"})
+run, seen = dtctl.up(cluster), []
+ended = run.wait(progress=lambda status: seen.append(status.outcome))
+print(ended.outcome, seen[0], dtctl.attach(cluster).id == run.id)
+"""
+
+
+def test_python_submits_waits_and_attaches(slurm: Slurm, user: SlurmDesk) -> None:
+    user.write_cluster(seconds=2)
+    printed = slurm.typed(sys.executable, "-c", PROGRAM, cwd=user.inside)
+    assert printed.split() == ["Succeeded", "Created", "True"]
+
+
 def test_files_of_a_run_are_for_its_user_alone(slurm: Slurm, user: SlurmDesk) -> None:
     user.write_cluster(seconds=1)
     slurm.wait_for(user.up(), "COMPLETED")
@@ -154,23 +170,7 @@ def test_an_urgent_job_preempts_a_run_which_saves_and_continues(slurm: Slurm, us
 
 
 @pytest.mark.nightly
-def test_a_crashed_node_is_replaced_by_a_spare(slurm: Slurm, user: SlurmDesk) -> None:
-    text = cluster_text(
-        recovery="{max_restarts: 2, backoff: 100ms..200ms, replace: 45s}", spares="[node-3]", grace="1s"
-    )
-    user.write_cluster(text, hosts="hosts:\n  node-[1-3]:\n", until_file="/home/train/enough")
-    job = user.up()
-    user.wait_for_states("running")
-    slurm.crash(slurm["n2"])
-    eventually(lambda: user.task("worker:1")["host"] == "n3", what="the spare", every_s=1)
-    user.wait_for_states("running")
-    (slurm.train.home / "enough").touch()
-    assert slurm.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0"
-    assert "is followed again" not in user.log()
-
-
-@pytest.mark.nightly
-def test_a_job_whose_first_node_crashes_is_queued_again_and_continues(slurm: Slurm, user: SlurmDesk) -> None:
+def test_a_job_whose_first_node_has_crashed_is_queued_again_and_continues(slurm: Slurm, user: SlurmDesk) -> None:
     user.write_saver(slurm="{requeue: true}")
     (user.project / "saver.py").write_text(SAVES_EACH_STEP)
     job = user.up()
@@ -184,6 +184,22 @@ def test_a_job_whose_first_node_crashes_is_queued_again_and_continues(slurm: Slu
     assert int(first) >= 3
     (user.out / "enough").touch()
     assert slurm.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0"
+
+
+@pytest.mark.nightly
+def test_a_crashed_node_is_replaced_by_a_spare(slurm: Slurm, user: SlurmDesk) -> None:
+    text = cluster_text(
+        recovery="{max_restarts: 2, backoff: 100ms..200ms, replace: 45s}", spares="[node-3]", grace="1s"
+    )
+    user.write_cluster(text, hosts="hosts:\n  node-[1-3]:\n", until_file="/home/train/enough")
+    job = user.up()
+    user.wait_for_states("running")
+    slurm.crash(slurm["n2"])
+    eventually(lambda: user.task("worker:1")["host"] == "n3", what="the spare", every_s=1)
+    user.wait_for_states("running")
+    (slurm.train.home / "enough").touch()
+    assert slurm.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0"
+    assert "is followed again" not in user.log()
 
 
 @pytest.mark.nightly

@@ -66,7 +66,7 @@ def carry_out(
             # The user has allowed here what the file sends; of the login node's files it may send what it names.
             if code := _ask(record, session, allow, errors_alone):
                 return code
-            fields |= {"variables": {**variables, **_values(cluster)}, "words": [*words, *overrides(cluster)]}
+            fields |= {"variables": {**variables, **values_of(cluster)}, "words": [*words, *overrides(cluster)]}
         return _ask(record, session, fields, on_output)
 
 
@@ -106,7 +106,7 @@ def _content(cluster: Cluster) -> str:
     return read_file(cluster.file).decode("utf-8", "surrogateescape")
 
 
-def _values(cluster: Cluster) -> Mapping[str, str]:
+def values_of(cluster: Cluster) -> Mapping[str, str]:
     """The values of secrets and of variables of hooks."""
     names = [name for hook in cluster.hooks.values() for name in hook.variables]
     return {**{name: os.environ[name] for name in names if name in os.environ}, **find_secrets(cluster, os.environ)}

@@ -139,7 +139,8 @@ def _submit(submission: Submission, cluster: Cluster, path: Path, environ: Mappi
     return printed.strip().partition(";")[0]
 
 
-OF_ANOTHER_JOB = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", "DTCTL_SLURM_")
+OF_ANOTHER_JOB = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", "DTCTL_SLURM_", "DTCTL_KEY")
+"""The job has none of these: they are of another job, or the key by which an agent ends what a command has left."""
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import dtctl
-from dtctl.cli.forwarding import AT_LOGIN, CARRIED_OUT, NOT_THERE
-from dtctl.cli.table import GROUPS, Effect
+from dtctl.cli.forwarding import AT_LOGIN
+from dtctl.config.load import load_cluster
 from dtctl.rooms.slurm import login
 from tests.unit.conftest import Typed
 
@@ -71,6 +71,15 @@ def test_up_brings_its_code(typed: Typed, carried: Carried) -> None:
     assert "train.py" in [file.path for file in one["bundle"].manifest.files]
 
 
+def test_values_of_the_env_file_are_sent_and_not_the_file(typed: Typed, carried: Carried) -> None:
+    Path("own.env").write_text("TOKEN=very-secret\n")
+    Path("cluster.yaml").write_text(CLUSTER.replace("{command", "{env_file: own.env, secrets: [TOKEN], command"))
+    cluster = load_cluster(Path("cluster.yaml"))
+    assert login.values_of(cluster)["TOKEN"] == "very-secret"
+    there = load_cluster(Path("cluster.yaml"), overrides=login.overrides(cluster)[1::2], needs_files=False)
+    assert (there.trainer.env_file, there.trainer.code.name) == (None, "code")
+
+
 def test_down_removes_the_project(typed: Typed, carried: Carried) -> None:
     for words in ("down --yes", "stop"):
         typed(words)
@@ -106,12 +115,6 @@ def test_a_file_that_says_ssh_is_not_submitted_by_an_option_alone(typed: Typed, 
 def test_python_refuses_a_login_node(typed: Typed, carried: Carried) -> None:
     with pytest.raises(dtctl.errors.UsageError, match="not carried out on the login node"):
         dtctl.up(dtctl.load("cluster.yaml"))
-
-
-def test_every_command_that_asks_hosts_is_carried_out_or_refused() -> None:
-    entries = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-    asking = {name for name, entry in entries.items() if entry.effect in (Effect.READS, Effect.CHANGES)}
-    assert asking == {*CARRIED_OUT, *NOT_THERE} - {"up"}
 
 
 def test_the_project_has_the_same_name_for_each_command_about_a_file(typed: Typed, carried: Carried) -> None:
