@@ -73,7 +73,6 @@ TEMPLATES: Mapping[str, Mapping[str, Any]] = {
         "train_steps": 10**8,
         "log_steps": 10,
     },
-    "pytorch-ddp": {"jobs": {"worker": "gpu-[1-2]"}, "strategy": "ddp", "train_steps": 10**8, "log_steps": 10},
 }
 """Programs that compute on processors: on a machine of two cores there is room for few of them."""
 

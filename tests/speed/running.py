@@ -30,7 +30,7 @@ EVIDENCE_S = 78.0
 SETTLES_S = 12.0
 """The first steps, which are not counted."""
 START_S = 240.0
-_DIALECTS = {"mirrored": "tf_config", "ps-strategy": "tf_config", "ddp": "pytorch"}
+_DIALECTS = {"mirrored": "tf_config", "ps-strategy": "tf_config"}
 
 
 def run(name: str, case: Case, directory: Path) -> dict[str, Any]:
