@@ -66,6 +66,13 @@ TEMPLATES: Mapping[str, Mapping[str, Any]] = {
         "train_steps": 10**8,
         "log_steps": 10,
     },
+    "supervisor": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10},
+    "in-graph": {
+        "jobs": {"ps": "gpu-1", "worker": "gpu-2", "chief": "gpu-3"},
+        "strategy": "in-graph",
+        "train_steps": 10**8,
+        "log_steps": 10,
+    },
 }
 """Programs that compute on processors: on a machine of two cores there is room for few of them."""
 
@@ -279,6 +286,7 @@ CASES: Mapping[str, Case] = {
         sync=1,
         strategy="sync-ps",
         before=links(2000),
+        quiet=True,
     ),
     "a save each minute": stand_in(
         "",

@@ -30,6 +30,7 @@ EVIDENCE_S = 78.0
 SETTLES_S = 12.0
 """The first steps, which are not counted."""
 START_S = 240.0
+_DIALECTS = {"mirrored": "tf_config", "ps-strategy": "tf_config"}
 
 
 def run(name: str, case: Case, directory: Path) -> dict[str, Any]:
@@ -76,8 +77,7 @@ def _write_project(user: Desk, fleet: Fleet, case: Case) -> None:
         write_helper(user.project)
         trainer |= {"command": ["python", "train.py"], "python": sys.executable}
         env |= {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
-        if case.strategy in ("mirrored", "ps-strategy"):
-            trainer["dialect"] = "tf_config"
+        trainer["dialect"] = _DIALECTS.get(case.strategy, "flags")
     trainer.setdefault("dialect", "flags")
     hosts = fleet.cluster_yaml().replace(": {ssh: ", ": {gpus: 1, ssh: ")
     keys = {
