@@ -13,6 +13,7 @@ from dtctl.agent.records.values import FINAL
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import goes_on_without, may_scale, out_beyond
+from dtctl.config.ranges import fold
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId
@@ -241,7 +242,7 @@ def _to_be_held(host: str) -> Held:
 def _check_place(record: RunRecord, host: str) -> None:
     """Raises UsageError for a host that has no task of the run."""
     if host not in record.hosts:
-        hint = f"its hosts: {', '.join(record.hosts)}"
+        hint = f"its hosts: {fold(record.hosts)}"
         raise UsageError(f"{host} is not part of {record.run or record.cluster}", hint=hint)
 
 

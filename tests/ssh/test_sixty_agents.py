@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ pytestmark = [
 HOSTS = 60
 REST_S = 20.0
 LONG_S = 240.0
-DRAINED = "n[21-30]"
+DRAINED = [f"n{number}" for number in range(21, 31)]
 """More than a reason has room for facts."""
 
 
@@ -88,8 +87,8 @@ def test_at_rest_no_intent_is_written_and_the_agents_take_a_part_of_one_processo
     ("words", "most_lines"),
     [
         (("status",), HOSTS + 10),
-        (("events",), 40),
-        (("checkpoints", "list"), 5),
+        (("events",), HOSTS + 10),
+        (("checkpoints",), 5),
         (("check",), 40),
         (("diagnose",), 20),
         (("gpus",), 10),
@@ -100,23 +99,26 @@ def test_a_command_about_sixty_hosts_is_one_screen(user: Desk, words: tuple[str,
     done = user.run(*words, timeout_s=LONG_S)
     assert done.returncode in (0, 1), done
     assert len(done.stdout.splitlines()) <= most_lines, done.stdout
-    assert len(done.stderr.splitlines()) <= 10, done.stderr
+    heard = [line for line in done.stderr.splitlines() if not line.startswith("waiting for ")]
+    assert len(heard) <= 10, done.stderr
 
 
 def test_ten_hosts_are_drained_and_return_without_a_further_order(user: Desk, server: Sshd) -> None:
-    user.dtctl("drain", DRAINED, timeout_s=LONG_S)
+    for host in DRAINED:
+        user.dtctl("drain", host, timeout_s=LONG_S)
     eventually(lambda: list(user.states().values()).count("running") == HOSTS - 10, LONG_S, "ten to stop", 1.0)
     time.sleep(3)
     before = intents(server)
     time.sleep(8)
     assert intents(server) == before
-    user.dtctl("undrain", DRAINED, timeout_s=LONG_S)
+    for host in DRAINED:
+        user.dtctl("undrain", host, timeout_s=LONG_S)
     eventually(lambda: set(user.states().values()) == {"running"}, LONG_S, "all to run again", 1.0)
 
 
 def test_a_trainer_that_dies_is_started_again_and_no_other(user: Desk) -> None:
     before = user.status()["tasks"]
-    os.kill(user.task("wn33:0")["pid"], signal.SIGKILL)
+    user.dtctl("exec", "wn33:0", "--", "kill", "-9", str(user.task("wn33:0")["pid"]))
     eventually(lambda: user.task("wn33:0")["attempt"] == 2, LONG_S, "a second attempt", 1.0)
     others = {task["task"]: task["attempt"] for task in before if task["task"] != "wn33:0"}
     assert {task["task"]: task["attempt"] for task in user.status()["tasks"] if task["task"] != "wn33:0"} == others
