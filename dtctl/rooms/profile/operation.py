@@ -21,7 +21,7 @@ from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Message, Transport
 
-AT_ONCE = 16
+AT_ONCE = 8
 """How many tasks a host profiles at the same time, at least."""
 QUIET_S = 180.0
 """The longest silence of a host, besides the seconds of the profile: it looks for the event files, imports TensorFlow

@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 from contextlib import suppress
+from itertools import islice
 
 from ...host import paths, processes
 from ...host.secrets import Masks
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ...records.spec import TaskSpec
     from .records import ProfileRequest, Profiling
 
-MOST_AT_ONCE = 16
+MOST_AT_ONCE = 8
 """The most tasks of a host that are profiled at the same time: each takes a process that imports TensorFlow."""
 END_S = 15.0
 """How long a cancelled profile may take to end."""
@@ -69,8 +70,8 @@ def _next(talk: Conversation, work: _Work) -> Profile:
 def _directory(run: runs.Run, session: str) -> str:
     """Where TensorBoard finds a profile: beside the event files, as `dtctl tensorboard` shows them."""
     places = runs.output_directories(run)
-    roots = [folder.root for folder in find(places)] or outermost(places)
-    return os.path.join(roots[0] if roots else run.files.directory, "plugins", "profile", session)
+    roots = [*(folder.root for folder in islice(find(places), 1)), *outermost(places), run.files.directory]
+    return os.path.join(roots[0], "plugins", "profile", session)
 
 
 class _Work:
@@ -114,7 +115,7 @@ class _Work:
         found = processes.of_attempt(attempt) if entry["attempt"] else []
         found.sort(key=lambda process: (process.pid != entry["pid"], process.pid))  # the trainer first
         answer: Dict[str, object] = {"task": task["id"], "attempt": entry["attempt"], "state": entry["state"]}
-        if not found:
+        if not found or self._cancelled.is_set():
             return answer
         tracing: Optional[Tracing] = None
         try:

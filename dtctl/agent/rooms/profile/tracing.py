@@ -43,6 +43,8 @@ PROGRAM = """\
 import glob, os, sys
 os.nice(10)
 os.umask(0o077)
+with open("/proc/self/oom_score_adj", "w") as file:
+    file.write("1000")
 place, duration_ms, ports = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 import tensorflow as tf
 said = "nothing was profiled"
@@ -56,7 +58,9 @@ for port in ports:
 print("\\ndtctl: " + said.replace("\\n", " "), flush=True)
 sys.exit(3)
 """
-"""A program that requests a profile from each of these ports until one answers; 3: none has."""
+"""A program that requests a profile from each of these ports until one answers; 3: none has. Trainers go before it, for
+processors by its niceness, and for memory: on a host without any the kernel ends it in place of them.
+"""
 
 
 class NoProfile(Exception):
