@@ -112,7 +112,7 @@ import dtctl
 cluster = dtctl.load("cluster.yaml", {"on": "slurm"})
 run, seen = dtctl.up(cluster), []
 ended = run.wait(progress=lambda status: seen.append(status.outcome))
-print(ended.outcome, seen[0], dtctl.attach(cluster).id == run.id)
+print(ended.outcome.value, seen[0].value, dtctl.attach(cluster).id == run.id)
 """
 
 
@@ -211,7 +211,7 @@ def test_the_digits_train_with_tensorflow_as_init_writes_them(slurm: Slurm, user
     assert slurm.wait_for(job, "COMPLETED", "FAILED", timeout_s=60)["ExitCode"] == "0:0"
     assert user.outcome() == "Succeeded"
     assert sorted(user.states()) == ["ps:0", "ps:1", "worker:0", "worker:1"]
-    found = json.loads(user.dtctl("checkpoints", "list", "-o", "json"))
+    found = json.loads(user.dtctl("checkpoints", "ls", "-o", "json"))
     assert "3000" in json.dumps(found)
     (result,) = slurm.train.home.glob("dtctl/digits/**/result.json")
     assert json.loads(result.read_text())["held_out_accuracy"] > 0.95

@@ -172,17 +172,6 @@ def test_a_result_without_a_host_is_one_document(typed: Typed) -> None:
     assert json.loads(out)["kind"] == "Plan"
 
 
-@pytest.mark.parametrize("words", ["plan --set on=slurm", "up --on slurm --dry-run"])
-def test_the_plan_of_a_batch_job_shows_what_would_be_submitted(words: str, typed: Typed) -> None:
-    code, out, _ = typed(f"{words} --set slurm.partition=gpu")
-    assert code == 0
-    assert "--partition=gpu" in out
-    assert "node-1" in out
-    document = json.loads(typed(f"{words} --set slurm.partition=gpu -o json")[1])
-    assert "--partition=gpu" in document["job"]["words"]
-    assert document["tasks"][0]["host"].startswith("node-")
-
-
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [

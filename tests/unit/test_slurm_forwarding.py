@@ -52,7 +52,7 @@ def carried(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> Carried:
         ),
         ("stop worker:0 --grace 5s", ["stop", "--grace=5s", "worker:0"]),
         ("wait --run digits-1 --timeout 2m", ["wait", "--timeout=2m", "--run=digits-1"]),
-        ("checkpoints list", ["checkpoints", "list"]),
+        ("checkpoints ls", ["checkpoints", "ls"]),
     ],
 )
 def test_the_words_are_those_that_were_typed(
