@@ -42,9 +42,9 @@ def history_line(entry: HistoryEvent | Attempted, told: Told | None = None) -> s
 def show_entry(entry: HistoryEvent | Attempted, told: Told) -> None:
     """Prints an event or an attempt; a terminal that is too narrow gets the rest below its first word.
 
-    `told`: causes that lines above have in full.
+    `told`: causes that lines above have in full. In a pipe each line has its own cause in full, for who searches it.
     """
-    line = history_line(entry, told)
+    line = history_line(entry, told if console.on_terminal() else None)
     if not console.on_terminal() or len(line) < _SHORT or len(line) <= console.out().width:
         return console.say(line)
     time, apart, text = line.partition("  ")
