@@ -9,7 +9,7 @@ from dtctl.agent.records.reasons import HOLDING, Fact, fact, headline, named, re
 from dtctl.agent.records.whole_run import HistoryEvent, Incident, RunView, has_steps
 from dtctl.agent.run.policy import fingerprint
 from dtctl.model import grouped
-from dtctl.operations.snapshot import Coordination, Outcome, recovered_after_s, steps_lost
+from dtctl.operations.snapshot import Coordination, Outcome, Verdict, recovered_after_s, steps_lost
 from dtctl.render.failure import brief, causes_of
 from dtctl.render.format import clock, count, duration, local_time
 from dtctl.render.terminal import console
@@ -42,9 +42,9 @@ def history_line(entry: HistoryEvent | Attempted, told: Told | None = None) -> s
 def show_entry(entry: HistoryEvent | Attempted, told: Told) -> None:
     """Prints an event or an attempt; a terminal that is too narrow gets the rest below its first word.
 
-    `told`: causes that lines above have in full.
+    `told`: causes that lines above have in full. In a pipe each line has its own cause in full, for who searches it.
     """
-    line = history_line(entry, told)
+    line = history_line(entry, told if console.on_terminal() else None)
     if not console.on_terminal() or len(line) < _SHORT or len(line) <= console.out().width:
         return console.say(line)
     time, apart, text = line.partition("  ")
@@ -148,8 +148,15 @@ def news(before: Coordination | None, now: Coordination, told: Told | None = Non
         known = warnings(before.view) if before is not None else []
         lines += [f"warning: {text}" for text in warnings(now.view) if text not in known]
     if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
-        lines.append(f"{told.words(verdict.why)}; the hosts stop the remaining tasks")
+        lines.append(f"{_decided(verdict, told)}; the hosts stop the remaining tasks")
     return lines + _contacts(before, now)
+
+
+def _decided(verdict: Verdict, told: Told) -> str:
+    """What has decided the outcome. Why a task has failed is told in full when all have stopped."""
+    if verdict.outcome is Outcome.FAILED and verdict.cause is not None:
+        return f"{verdict.cause} failed"
+    return told.words(verdict.why)
 
 
 def warnings(view: RunView) -> list[str]:
@@ -190,6 +197,10 @@ def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
     return lost + back + drained + again
 
 
+_USUAL_START_S = 5.0
+"""A restarted task is not expected to train before."""
+
+
 def _recovery(incident: Incident, now: float) -> str:
     verb = "training" if has_steps(incident) else "running"
     if (after_s := recovered_after_s(incident)) is not None:
@@ -197,7 +208,8 @@ def _recovery(incident: Incident, now: float) -> str:
     if incident["given_up"] is not None:
         return sentence(why_of(incident["given_up"]))
     if incident["begun"] is not None:
-        return f"started again, not {verb} yet after {duration(now - incident['noticed'])}"
+        since = now - incident["noticed"]
+        return "started again" if since < _USUAL_START_S else f"started again, not {verb} yet after {duration(since)}"
     return "to be started again"
 
 

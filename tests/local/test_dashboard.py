@@ -86,13 +86,13 @@ def test_the_page_shows_the_end_of_the_run_and_stays(trains: Desk) -> None:
     with dashboard(trains) as (process, page):
         events = page.events()
         trains.dtctl("stop")
-        answer = next(parts["answer"] for _, parts in events if "has ended" in parts.get("answer", ""))
-        assert 'class="outcome Stopped"' in answer
+        answer = next(parts["answer"] for _, parts in events if 'class="outcome Stopped"' in parts.get("answer", ""))
+        assert "Stopped</span> by " in answer
         trains.dtctl("down", "--yes")
         time.sleep(3)  # longer than the interval of updates
         assert process.poll() is None
         assert page.get(page.place)[0] == 200
-        assert "has ended" in page.get(page.place)[2]
+        assert 'data-phase="ended"' in page.get(page.place)[2]
 
 
 @pytest.mark.nightly

@@ -102,7 +102,7 @@ def _results(runs: list[Compared]) -> Iterator[Row]:
             yield name, values
     parts = [dict(one.parts.each()) if one.parts is not None else {} for one in runs]
     known = {name for each in parts for name, share in each.items() if share}
-    for name in dict.fromkeys(name for each in parts for name in each if known - {"other"} and name in known):
+    for name in dict.fromkeys(name for each in parts for name in each if name in known):
         yield f"time of a step: {name}", [_part(one, each.get(name)) for one, each in zip(runs, parts, strict=True)]
 
 

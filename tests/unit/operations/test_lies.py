@@ -394,7 +394,7 @@ def test_runs_of_every_cluster_are_listed_once() -> None:
         return [{"type": "result", "runs": answers.get(session.host.name, []), "omitted": 0, "damaged": []}]
 
     (run,) = known_runs(record(), FakeTransport(answer), every_cluster=True).runs
-    assert (run.run, run.cluster, run.by, run.hosts) == ("mnist-1", "mnist", "ada@x", ("c",))
+    assert (run.run, run.cluster, run.by, run.hosts) == ("mnist-1", "mnist", "ada@x", ("gpu-1", "gpu-2"))
     assert {str(task): state.value for task, state in run.tasks.items()} == {"ps:0": "running", "worker:0": "failed"}
 
 

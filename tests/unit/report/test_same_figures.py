@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +16,10 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import goodput
+from dtctl.api.run import Run
 from dtctl.api.values import status_of
 from dtctl.operations.figures import figures_of
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.operations.status import with_storage
 from dtctl.render.format import count
@@ -25,6 +27,7 @@ from dtctl.render.goodput import percent
 from dtctl.render.machine.status import run_status
 from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import headline, more_lines
+from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.pages.comparing import compared
 from dtctl.rooms.pages.comparing_screen import _results
 from dtctl.rooms.pages.dashboard_page import parts
@@ -141,7 +144,6 @@ STATES: dict[str, Callable[[], RunStatus]] = {
 
 def reported(status: RunStatus) -> Report:
     from dtctl.operations.events import EventHistory
-    from dtctl.rooms.metrics.operation import Metrics
     from dtctl.rooms.pages.report import put_together
 
     return put_together(status, EventHistory(()), Metrics(None, ()), {}, {})
@@ -258,3 +260,31 @@ def test_a_past_run_has_no_checkpoint_of_the_run_that_followed_it() -> None:
     running = dataclasses.replace(snapshot(Outcome.RUNNING), record=followed, checkpoints=every.checkpoints)
     assert with_storage(running).checkpoints == every.checkpoints
     assert with_storage(dataclasses.replace(every, record=followed), fresh=True).checkpoints == every.checkpoints
+
+
+def test_the_python_api_leaves_out_what_a_later_run_has_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = snapshot(Outcome.SUCCEEDED)
+    later = checkpoint("model.ckpt-900", 900, time=2000.0, size_bytes=10_000_000)
+    own = status.checkpoints[0].report["all"]
+    every = dataclasses.replace(status, checkpoints=(checkpoint_directory("c", "/out", later, *own),))
+    monkeypatch.setattr("dtctl.api.run.status", lambda known, _: dataclasses.replace(every, record=known))
+
+    class Memory:
+        def starts_of(self, known: RunRecord) -> tuple[float, ...]:
+            return known.created, 1900.0
+
+        def remember(self, found: RunStatus) -> None:
+            pass
+
+    python = Run(status.record, cast("Any", None), cast("Any", Memory())).status()
+    assert python.checkpoint is not None
+    assert python.checkpoint.step == 250
+
+
+def test_the_rate_of_a_run_that_continued_counts_its_own_steps() -> None:
+    status = snapshot(Outcome.SUCCEEDED)
+    created = status.record.created
+    earlier = (Point(10, created - 900.0, 1.0), Point(110, created - 800.0, 1.0))
+    own = (Point(120, created + 10.0, 0.5), Point(320, created + 30.0, 0.4))
+    series = Series("loss", ".", "c", "/out", (*earlier, *own), 4, 0.4, 1.0)
+    assert compared(status, Metrics("digits-1", (series,))).steps_per_s == pytest.approx(10.0)
