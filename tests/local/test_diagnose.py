@@ -78,7 +78,7 @@ baton.wait()
 
 
 def test_a_lock_that_a_killed_build_has_left_is_named_and_removed_by_the_command(home: Desk) -> None:
-    """A program with the frames of PyTorch, whose import takes seconds."""
+    """A program with the frames of PyTorch; test_left_lock.py has PyTorch itself."""
     builds = home.home / "builds"
     (home.project / "torch/utils").mkdir(parents=True)
     (home.project / "torch/utils/file_baton.py").write_text(BATON)
