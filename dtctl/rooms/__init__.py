@@ -96,7 +96,7 @@ ROOMS: Mapping[str, Room] = {
         {"diagnose": Command("Repair", "READS", "Find out what is wrong, and what to do about it", "restart")},
         problems="operation.in_short",
         signatures="signatures.SIGNATURES",
-        needs=("metrics", "network"),
+        needs=("metrics", "network", "dump"),
     ),
     "speed": Room({"speed": Command("Watch", "READS", "Find out why a run is slow, and what makes it faster")}),
     "profile": Room(

@@ -43,6 +43,64 @@ def test_status_and_diagnose_show_cause_and_remedy(home: Desk) -> None:
     assert f"kill -CONT {home.task('worker:1')['pid']}" in home.dtctl("diagnose")
 
 
+BATON = """\
+import os, time
+
+class FileBaton:
+    def __init__(self, path):
+        self.path = path
+
+    def try_acquire(self):
+        try:
+            self.held = os.open(self.path, os.O_CREAT | os.O_EXCL)
+            return True
+        except FileExistsError:
+            return False
+
+    def wait(self):
+        while os.path.exists(self.path):
+            time.sleep(0.1)
+"""
+BUILDS = """\
+import os, signal, sys, time
+from torch.utils.file_baton import FileBaton
+
+place = os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "py311_cpu", "utils")
+os.makedirs(place, exist_ok=True)
+baton = FileBaton(os.path.join(place, "lock"))
+if baton.try_acquire():
+    print("compiles", flush=True)
+    while not os.path.exists("kill"):
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGKILL)
+baton.wait()
+"""
+
+
+def test_a_lock_that_a_killed_build_has_left_is_named_and_removed_by_the_command(home: Desk) -> None:
+    """A program with the frames of PyTorch; test_left_lock.py has PyTorch itself."""
+    builds = home.home / "builds"
+    (home.project / "torch/utils").mkdir(parents=True)
+    (home.project / "torch/utils/file_baton.py").write_text(BATON)
+    (home.project / "train.py").write_text(BUILDS.replace('"kill"', repr(str(home.home / "kill"))))
+    env = f"{{{{TORCH_EXTENSIONS_DIR: {builds}}}}}"
+    home.write_cluster(CLUSTER.replace("dialect: none", f"dialect: none, env: {env}"))
+    home.dtctl("up", "--local", "-q")
+    eventually(lambda: "compiles" in home.dtctl("logs"), what="a build")
+    assert _problem(home, "diagnose")["signature"] != "lock_left", "a process holds the lock"
+    (home.home / "kill").touch()
+    eventually(lambda: _problem(home, "diagnose")["signature"] == "lock_left", what="the lock of the killed build")
+    shown = home.dtctl("diagnose")
+    words = shown[shown.index("dtctl exec") :].split("    ")[0].split()
+    assert words[-1] == f"{builds}/py311_cpu/utils/lock"
+    home.dtctl("stop")
+    home.dtctl(*words[1:])
+    (home.home / "kill").unlink()
+    home.dtctl("up", "--local", "-q")
+    eventually(lambda: "compiles" in home.dtctl("logs"), what="a build")
+    assert _problem(home, "diagnose")["signature"] != "lock_left"
+
+
 def _problem(home: Desk, command: str) -> dict[str, Any]:
     """The first problem."""
     problems = json.loads(home.dtctl(command, "-o", "json"))["problems"]

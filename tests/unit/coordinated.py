@@ -98,7 +98,7 @@ def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
 
 _LOSSES = {
     **dict.fromkeys(("stalled", "frozen"), "hung"),
-    **{kind: kind for kind in ("still_silent", "never_began", "ps_ended")},
+    **{kind: kind for kind in ("still_silent", "at_barrier", "never_began", "ps_ended")},
     "takes_place": "moved",
 }
 """The reasons with which a coordinator notes a loss that is no exit."""

@@ -151,7 +151,7 @@ class Recovery:
             if self._may_restart(one, wall):
                 idle_s = now - (self._idle_since or now)
                 why, tasks = [fact("at_barrier", task=one["task"], seconds=idle_s)], self._gang(one["task"])
-                return self._restart(one["task"], one, "still_silent", why, tasks, now, wall)
+                return self._restart(one["task"], one, "at_barrier", why, tasks, now, wall)
         for one in back:
             limit_s = limit_of[one["id"]]
             if limit_s is not None and now - self._silent[one["id"]] >= limit_s and self._may_restart(one, wall):

@@ -36,10 +36,16 @@ AT_BARRIER_S = 45.0
 between two looks whether the model is ready.
 """
 
+AGAIN_AT_BARRIER_S = 5.0
+"""The same where a restart of all has opened such a barrier before: the program trains synchronously."""
+
+_IN_VAIN = ("still_silent", "at_barrier")
+"""Losses for which all are restarted, because the restart of a lost task was of no use."""
+
 
 def after_a_hang(one: Incident) -> bool:
     """Whether tasks were lost that had made progress before: a program that only waits makes none."""
-    return one["loss"] in ("hung", "still_silent")
+    return one["loss"] in ("hung", *_IN_VAIN)
 
 
 def silence_limits(view: View) -> Dict[bool, Optional[float]]:
@@ -60,7 +66,7 @@ def in_vain(view: View) -> int:
     """How many of the last incidents restarted all tasks, and no step followed."""
     count = 0
     for one in reversed(view.data["incidents"]):
-        if one["loss"] != "still_silent" or one["recovered"] is not None:
+        if one["loss"] not in _IN_VAIN or one["recovered"] is not None:
             break
         count += 1
     return count
@@ -73,7 +79,8 @@ def limit_at_barrier(view: View) -> Optional[float]:
     are: each of the others waits for a token of the lost one, which waits for theirs.
     """
     learns = view.recovery["stall_s"] is None and has_begun(view.entry(task) for task in view.tasks)
-    return patience(AT_BARRIER_S, in_vain(view)) if learns else None
+    opened = any(one["loss"] == "at_barrier" and one["recovered"] is not None for one in view.data["incidents"])
+    return patience(AGAIN_AT_BARRIER_S if opened else AT_BARRIER_S, in_vain(view)) if learns else None
 
 
 def without_own_step(view: View) -> List[Incident]:

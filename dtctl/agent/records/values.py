@@ -183,7 +183,7 @@ Want = OneOf["run", "hold", "finish", "stop"]
 StartEnd = OneOf["failed", "cancelled", "abandoned"]
 """How a start ended: a task failed, the controller cancelled it, or the controller was lost before it was complete."""
 HoldKind = OneOf["drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone", "bad_host"]
-Loss = OneOf["exit", "hung", "ps_ended", "moved", "still_silent", "never_began"]
+Loss = OneOf["exit", "hung", "ps_ended", "moved", "still_silent", "at_barrier", "never_began"]
 """How tasks were lost: the process of one ended, or hung; a ps exited with 0 too early; a spare takes the place of a
 host; or none trains: after a restart, or since the start."""
 HangKind = OneOf["silent", "frozen"]

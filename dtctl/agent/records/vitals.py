@@ -225,6 +225,8 @@ class TaskVitals(Record):
     """Whether the system's package manager owns that Python, so that pip refuses to install (PEP 668)."""
     packages: Default[AtMost[Dict[AtMost[str, 100], AtMost[str, 100]], 100], {}]
     """Versions of frameworks, as that Python has them."""
+    left_lock: Default[Line, ""]
+    """The lock of one of PyTorch's compiled extensions for which it waits, and which no process holds."""
     log: Default[AtMost[str, MOST_LOG], ""]
     """The end of its newest log, secrets masked."""
     lost_log: Default[AtMost[str, MOST_LOG], ""]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Any)
 
-HANGS = ("hung", "still_silent", "never_began")
+HANGS = ("hung", "still_silent", "at_barrier", "never_began")
 """The losses that are hangs: of one task, which its agent detects after `recovery.stall`, and of all tasks."""
 
 

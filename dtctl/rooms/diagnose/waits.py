@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
@@ -193,6 +194,13 @@ def frozen(facts: Facts) -> Iterator[Match]:
             yield _seen(facts, task, waiting.get(task.id, ()), pid=task.entry["pid"])
 
 
+def left_locks(facts: Facts) -> Iterator[Match]:
+    """Tasks that wait for a lock of PyTorch's compiled extensions that a killed process has left."""
+    locked = [(one, task) for task in facts.tasks if (one := facts.vitals(task)) is not None and one["left_lock"]]
+    for (host, lock), tasks in grouped(((task.host, one["left_lock"]), task.id) for one, task in locked).items():
+        yield Match(tuple(tasks), (host,), {"lock": lock, "typed_lock": shlex.quote(lock)})
+
+
 def stalled(facts: Facts) -> Iterator[Match]:
     for task in facts.tasks:
         hang = _hangs(task, "silent")
@@ -223,6 +231,17 @@ def ps_ended(facts: Facts) -> Iterator[Match]:
     for task in facts.tasks:
         if count := ended.count(str(task.id)):
             yield Match((task.id,), (task.host,), {"times": _times(count)})
+
+
+def at_barrier(facts: Facts) -> Iterator[Match]:
+    """Losses of one task after which all waited for each other, until all were restarted."""
+    coordination = facts.status.coordination
+    incidents = coordination.view["incidents"] if coordination is not None else ()
+    lost = [one["task"] for one in incidents if one["loss"] == "at_barrier"]
+    tasks = [task for task in facts.tasks if str(task.id) in lost]
+    if tasks:
+        hosts = tuple(dict.fromkeys(task.host for task in tasks))
+        yield Match(tuple(task.id for task in tasks), hosts, {"times": _times(len(lost))})
 
 
 def _times(count: int) -> str:

@@ -385,6 +385,11 @@ BY_FACTS = [
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
     (
+        "lock_left",
+        facts(HANGS, hosts={"gpu-a": host({"worker:0": vitals(left_lock="/home/a b/py311_cpu/utils/lock")})}),
+        "dtctl exec @gpu-a -- rm '/home/a b/py311_cpu/utils/lock'    removes the lock",
+    ),
+    (
         "stalled",
         facts(HANGS),
         "worker:0 on gpu-a made no progress for 5m; dtctl restarts it\ndtctl dump worker:0    shows where it is",
@@ -399,6 +404,11 @@ BY_FACTS = [
         "ps_ended",
         with_incidents(facts(PS), *[checked(Incident, incident("ps:0", why=[fact("ps_ended")]))] * 2),
         "ps:0 on gpu-b exited with 0 2 times although the run still needed it",
+    ),
+    (
+        "at_barrier",
+        with_incidents(facts(*WORKERS), *[checked(Incident, incident("worker:1", loss="at_barrier"))] * 2),
+        "2 times all that train waited for each other after worker:1 had been restarted alone",
     ),
     ("hung_before", facts(HUNG_TWICE), "worker:0 on gpu-a hung 2 times, last at "),
     (

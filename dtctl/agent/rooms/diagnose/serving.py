@@ -19,6 +19,7 @@ from ...vitals.machine_load import MachineLoad
 from ...vitals.usage import Others, Usage
 from ..metrics.serving import LOOK_LIMIT_S
 from ..network import connecting
+from .extensions import left_locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
     with talk.at("diagnose"):
         losses = diverged(places)
         masks = Masks(run.files.secrets().values())
-        return gather(run.files.directory, run.spec, run.state(), masks, places, losses)
+        state = run.state()
+        found = gather(run.files.directory, run.spec, state, masks, places, losses)
+        for task, lock in left_locks(run.files, state["tasks"]).items():
+            found["tasks"][task]["left_lock"] = masks.hide_text(lock)[:4096]
+        return found
 
 
 MOST_DIVERGED = 100
@@ -131,6 +136,7 @@ def _task(
         "python": python,
         "managed": machine_load.is_managed(python) if python else False,
         "packages": machine_load.package_versions(python, os.path.expanduser("~")) if python else {},
+        "left_lock": "",
         "log": _end_of_log(directory, masks),
         "lost_log": _lost_log(run_dir, task["id"], entry, masks),
     }

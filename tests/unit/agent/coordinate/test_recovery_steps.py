@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
 from dtctl.agent.coordinate.repairs import ANSWER_S
-from dtctl.agent.coordinate.stalls import AT_BARRIER_S, SILENCE_S
+from dtctl.agent.coordinate.stalls import AGAIN_AT_BARRIER_S, AT_BARRIER_S, SILENCE_S
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
@@ -522,8 +522,39 @@ def test_tasks_that_all_wait_after_a_loss_are_all_restarted_in_seconds(
     run.step(102.0 + AT_BARRIER_S)
     assert (len(run.incidents) == 2) is idles
     if idles:
-        assert (run.incidents[-1]["loss"], headline(run.incidents[-1]["why"])) == ("still_silent", "at_barrier")
+        assert (run.incidents[-1]["loss"], headline(run.incidents[-1]["why"])) == ("at_barrier", "at_barrier")
         assert run.held == ALL
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_barrier_is_opened_sooner_once_a_restart_of_all_has_opened_one(opened: bool) -> None:
+    """Until a step has followed, the restart of all may have been of no use, and the limit grows instead."""
+    run = waiting(back(fact("killed", signal=9), recovery={"max_restarts": 9}), *TRAINERS)
+    run.step(102.0)
+    run.step(102.0 + AT_BARRIER_S)
+    run.cleared(*ALL)
+    run.step(250.0)
+    run.back(*ALL)
+    for task in TRAINERS:
+        views.reported(run.view, task, still_since=None)
+    run.step(251.0)
+    if opened:
+        for task in TRAINERS:
+            views.reported(run.view, task, step=900, still_since=None)
+        run.step(252.0)
+        assert run.incidents[-1]["recovered"] is not None
+        run.dies("worker:0")
+        run.step(300.0)
+        run.back("worker:0")
+        run.step(301.0)
+    before, limit_s = len(run.incidents), AGAIN_AT_BARRIER_S if opened else 2 * AT_BARRIER_S
+    waiting(run, *TRAINERS)
+    run.step(302.0)
+    run.step(302.0 + limit_s - 0.1)
+    assert len(run.incidents) == before
+    run.step(302.0 + limit_s)
+    assert run.incidents[-1]["loss"] == "at_barrier"
+    assert len(run.incidents) == before + 1
 
 
 @pytest.mark.parametrize(("step", "idles"), [(None, True), (7, False)])
