@@ -249,6 +249,9 @@ def _check_place(record: RunRecord, host: str) -> None:
 RESTARTS = "dtctl up --replace    restarts the run from its checkpoints, with jobs.{}.replicas and hosts as in the file"
 
 
+JOINS = "dtctl up    lets hosts that are new in the file join it with their tasks, which scale then starts"
+
+
 @dataclass(frozen=True)
 class Scaling:
     """The changes of `scale` in a run; `before`, `count` and `places` are numbers of tasks of the job."""
@@ -324,7 +327,8 @@ def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int
         hint = did_you_mean(job, jobs) or f"its jobs: {', '.join(jobs)}"
         raise UsageError(f"run {record.run} has no job {job}", hint=hint)
     if count > len(tasks):
-        raise UsageError(f"run {record.run} has places for {len(tasks)} tasks of {job}", hint=RESTARTS.format(job))
+        hint = "\n".join([*([JOINS] if run["resizes"] and not record.is_local else []), RESTARTS.format(job)])
+        raise UsageError(f"run {record.run} has places for {len(tasks)} tasks of {job}", hint=hint)
     beyond = drains.beyond(job, count, "", tasks)
     held = drains.scaled_down(job, view["intents"])
     if not may_scale(run, job, beyond, view["intents"]):

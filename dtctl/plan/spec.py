@@ -198,6 +198,7 @@ def spare_of(plan: RunPlan, host: str) -> Spare:
     return {
         "address": plan.addresses[host],
         "addresses": {str(task.id): join_address(plan.addresses[host], task.port) for task in tasks},
+        "tasks": [],
     }
 
 

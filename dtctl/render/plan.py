@@ -95,7 +95,8 @@ def show_new_hosts(hosts: Sequence[str], run: str) -> None:
         note(
             f"{fold(hosts)} {verb} new in the file: dtctl up    adds {what} to run {run}, if that is live, as "
             f"{'a spare' if len(hosts) == 1 else 'spares'}",
-            "dtctl up --replace    starts the run again, with the tasks that the file gives to new hosts",
+            "dtctl scale JOB=N    then starts the tasks that the file gives to new hosts, where tasks train together",
+            "dtctl up --replace    starts the run again, with all tasks of the file",
         )
 
 

@@ -271,6 +271,12 @@ def _show_joined(result: UpResult) -> None:
     if result.spares:
         what = "a spare" if len(result.spares) == 1 else "spares"
         note(f"{fold(result.spares)} joined it as {what}")
+    tasks = [task for own in result.waiting.values() for task in own]
+    if tasks:
+        verb, what = ("waits", "it") if len(tasks) == 1 else ("wait", "them")
+        numbers = {task.job: max(one.index for one in tasks if one.job == task.job) + 1 for task in tasks}
+        commands = [f"dtctl scale {job}={number}    starts {what}" for job, number in numbers.items()]
+        note(f"{fold_tasks(tasks)} {verb} there", *commands)
     for job, number in result.places.items():
         note(
             f"{job} has {number} tasks in the file, and fewer in the run: its other hosts are spares of the run",

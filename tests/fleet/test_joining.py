@@ -65,3 +65,54 @@ def test_a_new_host_joins_as_a_spare_and_takes_the_task_of_a_lost_host(
     finally:
         fleet.boot(fleet["gpu-3"])
     eventually(lambda: left(fleet) == {}, 60)
+
+
+def collective(count: int) -> str:
+    return cluster_text(
+        jobs=f'{{worker: {{hosts: "gpu-[1-{count}]"}}}}',
+        trainer="command: [python, stand_in.py], dialect: pytorch",
+        recovery="{backoff: 100ms}",
+    )
+
+
+def world_size(user: Desk, fleet: Fleet) -> set[str]:
+    """What the trainers were started with, on all of their hosts."""
+    found = set()
+    for task in user.status()["tasks"]:
+        if task["pid"]:
+            words = fleet[task["host"]].exec("cat", f"/proc/{task['pid']}/environ").split("\0")
+            found |= {word for word in words if word.startswith("WORLD_SIZE=")}
+    return found
+
+
+def test_scale_uses_a_host_that_has_joined(user: Desk, fleet: Fleet) -> None:
+    write(user, collective(3), 3)
+    user.dtctl("up")
+    before = {task["task"]: task["pid"] for task in user.status()["tasks"]}
+    early = user.run("scale", "worker=4")
+    assert (early.returncode, "has places for 3 tasks of worker" in early.stderr) == (2, True), early.stderr
+    assert "dtctl up    lets hosts that are new in the file join it" in early.stderr
+
+    write(user, collective(4), 4)
+    joined = user.run("up")
+    assert joined.returncode == 0, joined.stderr
+    assert "worker:3 waits there" in joined.stderr
+    assert "dtctl scale worker=4    starts it" in joined.stderr
+    eventually(lambda: user.states().get("worker:3") == "pending", 60, "its task to be there")
+    pids = {task["task"]: task["pid"] for task in user.status()["tasks"]}
+    assert {task: pids[task] for task in before} == before, "nobody was touched"
+
+    user.dtctl("scale", "worker=4")
+    eventually(lambda: set(user.states().values()) == {"running"}, 60, "all four to train")
+    assert world_size(user, fleet) == {"WORLD_SIZE=4"}
+    again = user.run("up")
+    assert (again.returncode, "is already running and has not changed" in again.stderr) == (0, True), again.stderr
+    user.dtctl("drain", "gpu-4")
+    assert user.states()["worker:3"] == "pending"
+    user.dtctl("undrain", "gpu-4")
+    eventually(lambda: set(user.states().values()) == {"running"}, 60, "all four to train again")
+    user.dtctl("scale", "worker=3")
+    eventually(lambda: [*user.states().values()] == ["running"] * 3 + ["pending"], 60, "three to train")
+    assert world_size(user, fleet) == {"WORLD_SIZE=3"}
+    user.dtctl("stop")
+    eventually(lambda: left(fleet) == {}, 60)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..records.kinds import made
 from ..records.reasons import Fact, because, fact, why_of
 from ..records.run_state import How
-from ..records.spec import Spec, fence_s, voters_of
+from ..records.spec import Spec, added_by, fence_s, voters_of
 from ..records.whole_run import MOST_CONDITIONS, HistoryEvent, PostedRequest, RunView
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Facts, Judgement
@@ -27,7 +27,7 @@ from .lifecycle import Shutdown
 from .moving import Moving
 from .orders import OrderBook
 from .recovery import Recovery, Services
-from .view import View, awaited_hosts
+from .view import View, as_surplus, awaited_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,9 +180,14 @@ class Coordinator:
         """Forgets a host whose join was cancelled. If it joins again, its tasks start from the beginning."""
         self.contacts.leave(host)
         self._lost_sessions.discard(host)
+        added = {member["task"] for member in added_by(self._spec["moved"])}
         for task in self.view.tasks_on(host):
             generation = self.view.intents[task]["generation"] + 1
-            self.view.wanted([task], want="hold", generation=generation, by="", grace_s=None, **because([]))
+            holds = [as_surplus(self.view.data, self._spec, task)] if task in added else []
+            why = drains.why_held(holds)
+            self.view.wanted(
+                [task], want="hold", generation=generation, by="", grace_s=None, holds=holds, **because(why)
+            )
             self.view.data["noted"].pop(task, None)
 
     def begin(self, wall: float) -> None:

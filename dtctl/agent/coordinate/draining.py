@@ -71,7 +71,8 @@ class Draining:
         The run may lack them (`gang.may_lack`).
         """
         over = drains.beyond(job, count, how["by"], self._view.present)
-        rest = [task for task in drains.scaled_down(job, self._view.intents) if task not in over]
+        too_many = drains.beyond(job, count, how["by"], self._view.tasks)  # also of hosts that have yet to connect
+        rest = [task for task in drains.scaled_down(job, self._view.intents) if task not in too_many]
         self._release(rest, how["by"])
         self._hold(self._held({**drains.holders(self._view.intents), **over}), how, now)
 

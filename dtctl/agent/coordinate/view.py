@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import Fact, because, fact
-from ..records.run_state import Entry, Intents
-from ..records.spec import Member, RecoverySpec, Spec, Stage, comes_back_alone, hosts_of
+from ..records.run_state import Entry, Hold, Intent, Intents
+from ..records.spec import Member, RecoverySpec, Spec, Stage, added_by, comes_back_alone, hosts_of, job_of
 from ..records.values import FINAL, Role, TaskState
 from ..records.whole_run import (
     MOST_INCIDENTS,
@@ -19,7 +19,7 @@ from ..records.whole_run import (
     is_open,
     is_waiting,
 )
-from ..run import drains, goodput, hangs, intents, outcome
+from ..run import drains, gang, goodput, hangs, intents, outcome
 from ..run.cause import names_damaged_file
 
 TYPE_CHECKING = False
@@ -74,19 +74,44 @@ def is_of(view: RunView, spec: Spec) -> bool:
     tasks = {member["task"] for member in spec["roster"]}
     hosts, joined = set(hosts_of(spec)), {*spec["moved"]["joined"], *view["moved"]["joined"]}
     has_hosts = hosts - joined <= set(view["hosts"]) <= hosts | joined
-    return view["run"] == spec["run"] and has_hosts and set(view["intents"]) == tasks
+    added = {member["task"] for moved in (spec["moved"], view["moved"]) for member in added_by(moved)}
+    has_tasks = tasks - added <= set(view["intents"]) <= tasks | added
+    return view["run"] == spec["run"] and has_hosts and has_tasks
 
 
 def take_in_joined(view: RunView, spec: Spec) -> None:
-    """Adds the hosts that have joined since the view was written, as absent until their agents connect."""
+    """Adds the hosts that have joined since the view was written, as absent until their agents connect.
+
+    The tasks that they add are surplus until `scale`: none that train are restarted for them.
+    """
     for host in spec["moved"]["joined"]:
         if host not in view["hosts"]:
             view["hosts"][host] = made(Contact, absent=True)
+    new = [member["task"] for member in spec["roster"] if member["task"] not in view["intents"]]
+    going = [intent for intent in view["intents"].values() if intent["want"] == "run"]
+    for task in new:
+        hold = as_surplus(view, spec, task)
+        # version 2: an agent begins with 1, and without a hold
+        view["intents"][task] = made(
+            Intent, version=2, want="hold", holds=[hold], by=hold["by"], **because([hold["why"]])
+        )
+    for intent in going if new else ():
+        out = [*gang.tasks_in(intent["without"]), *new]
+        intents.change(intent, without=gang.ranges(out))
+
+
+def as_surplus(view: RunView, spec: Spec, task: str) -> Hold:
+    """The hold of a task that a host has added, which `scale` has yet to let run."""
+    job = job_of(task)
+    held = [one for one in drains.holders(view["intents"]).values() if one["kind"] == drains.SCALED_DOWN]
+    counts = [one["count"] or 0 for one in held if job_of(one["holder"]) == job]
+    count = counts[0] if counts else sum(job_of(other) == job for other in view["intents"] if other != task)
+    return drains.beyond(job, min(count, int(task.rpartition(":")[2])), spec["controller"], [task])[task]
 
 
 def _has_yet_to_join(spec: Spec, host: str) -> bool:
-    has_tasks = any(member["host"] == host for member in spec["roster"])
-    return host in spec["moved"]["joined"] and not has_tasks
+    has_place = any(member["host"] == host and member["slot"] for member in spec["roster"])
+    return host in spec["moved"]["joined"] and not has_place
 
 
 class View:

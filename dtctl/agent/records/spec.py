@@ -201,6 +201,8 @@ class Spare(Record):
     address: Line
     addresses: Default[AtMost[Dict[TaskName, Optional[Line]], MOST_TASKS], {}]
     """Task that it can take over -> its address on this host."""
+    tasks: Default[AtMost[List[Member], MOST_TASKS], []]
+    """Tasks that it adds to a run which it joins: `scale` lets them run."""
 
 
 class Moved(Record):
@@ -364,8 +366,9 @@ def _has_whole_slots(spec: Spec) -> None:
         there = [member["task"] for member in spec["roster"] if member["host"] == slot]
         if not there or sorted(task["id"] for task in tasks) != sorted(there):
             raise InvalidValue.at(("slots", slot), "the tasks of a host of the roster", [task["id"] for task in tasks])
+    added = {member["task"] for spare in spec["moved"]["joined"].values() for member in spare["tasks"]}
     for host, spare in spec["spares"].items():
-        odd = spare["addresses"].keys() - {member["task"] for member in spec["roster"]}
+        odd = spare["addresses"].keys() - {member["task"] for member in spec["roster"]} - added
         if odd:
             raise InvalidValue.at(("spares", host, "addresses"), "tasks of the roster", min(odd))
 
@@ -406,6 +409,12 @@ def hosts_of(inventory: Inventory) -> List[str]:
     """All hosts of the run: those of the roster as `up` has made it, spares and arbiters."""
     found = [member["host"] for member in inventory["roster"]]
     return [*dict.fromkeys([*found, *inventory["moved"]["slots"], *inventory["spares"], *inventory["arbiters"]])]
+
+
+def added_by(moved: Moved) -> List[Member]:
+    """The tasks that hosts have added which joined the run, in the order of their jobs and indexes."""
+    found = [member for spare in moved["joined"].values() for member in spare["tasks"]]
+    return sorted(found, key=lambda member: (job_of(member["task"]), int(member["task"].rpartition(":")[2])))
 
 
 def _check_roster(roster: List[Member], lead: TaskName) -> None:

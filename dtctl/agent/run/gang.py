@@ -10,7 +10,7 @@ computes the current roster, and the current tasks of this host, from it.
 from __future__ import annotations
 
 from ..records.kinds import InvalidValue
-from ..records.spec import Inventory, Member, batch_share, hosts_of, job_of, trainers_of
+from ..records.spec import Inventory, Member, added_by, batch_share, hosts_of, job_of, trainers_of
 from .drains import needs_the_run, scaled_down
 from .outcome import is_left_out
 
@@ -130,12 +130,12 @@ def with_moves(spec: Spec, moved: Moved) -> Spec:
     """The spec of `up`, after these moves. Raises InvalidValue if they cannot be of its run."""
     spec = _with_joined(spec, moved)
     slots = {slot: host for slot, host in moved["slots"].items() if host != slot}
-    _check(spec, slots)
+    _check(spec, moved, slots)
     own = spec["host"]
     tasks = [] if own in slots else list(spec["tasks"])
     for slot in [slot for slot, host in slots.items() if host == own]:
         tasks += spec["slots"][slot]
-    roster = [_placed(spec, member, slots) for member in spec["roster"]]
+    roster = [_placed(spec, member, slots) for member in with_added(spec["roster"], moved)]
     after: Spec = {**spec, "moved": moved, "tasks": tasks, "roster": roster}
     unknown = set(moved["bad"]).difference(hosts_of(after))
     if unknown:
@@ -159,14 +159,36 @@ def check_joined(spec: Spec, moved: Moved) -> None:
 
     `spec`: of `up`. That of a host that has joined lists it among its spares.
     """
-    tasks = {member["task"] for member in spec["roster"]}
-    others = {member["slot"] or member["host"] for member in spec["roster"]}.union(spec["arbiters"])
+    added = added_by(moved)
+    new = {member["task"] for member in added}
+    begun_with = [member for member in spec["roster"] if member["task"] not in new]
+    tasks = {member["task"] for member in begun_with}
+    others = {member["slot"] or member["host"] for member in begun_with}.union(spec["arbiters"])
     for host, spare in moved["joined"].items():
         known = spec["spares"].get(host)
         if not spec["movable"] or host in others or (known is not None and known != spare):
             raise InvalidValue.at(("moved", "joined", host), "a host that is new to a run whose tasks can move", host)
         if not tasks.issuperset(spare["addresses"]):
             raise InvalidValue.at(("moved", "joined", host, "addresses"), "tasks of the roster", [*spare["addresses"]])
+        for member in spare["tasks"]:
+            is_own = member["host"] == host and member["slot"] is None
+            if not (is_own and spec["resizes"] and member["role"] == "worker"):
+                place = ("moved", "joined", host, "tasks")
+                raise InvalidValue.at(place, "its own workers, in a run whose tasks train together", member)
+    _check_added(begun_with, added)
+
+
+def _check_added(begun_with: Iterable[Member], added: Iterable[Member]) -> None:
+    """Requires that added tasks continue the numbers of their jobs."""
+    counts: Dict[str, int] = {}
+    for member in begun_with:
+        counts[job_of(member["task"])] = counts.get(job_of(member["task"]), 0) + 1
+    for member in added:
+        job = job_of(member["task"])
+        if job not in counts or member["task"] != "%s:%d" % (job, counts[job]):
+            expected = "the next task of a job, %s:%d" % (job, counts.get(job, 0))
+            raise InvalidValue.at(("moved", "joined", member["host"], "tasks"), expected, member["task"])
+        counts[job] += 1
 
 
 def _placed(spec: Spec, member: Member, slots: Dict[str, str]) -> Member:
@@ -177,9 +199,16 @@ def _placed(spec: Spec, member: Member, slots: Dict[str, str]) -> Member:
     return {**member, "host": host, "address": address, "slot": member["host"]}
 
 
-def _check(spec: Spec, slots: Dict[str, str]) -> None:
+def with_added(roster: Iterable[Member], moved: Moved) -> List[Member]:
+    """The roster with the tasks of hosts that have joined at its end, in the same order on every host."""
+    added = added_by(moved)
+    new = {member["task"] for member in added}
+    return [*(member for member in roster if member["task"] not in new), *added]
+
+
+def _check(spec: Spec, moved: Moved, slots: Dict[str, str]) -> None:
     for slot, host in slots.items():
-        tasks = [member["task"] for member in spec["roster"] if member["host"] == slot]
+        tasks = [member["task"] for member in with_added(spec["roster"], moved) if member["host"] == slot]
         can = spec["spares"][host]["addresses"] if host in spec["spares"] else {}
         if not tasks or not all(task in can for task in tasks) or (host == spec["host"] and slot not in spec["slots"]):
             raise InvalidValue.at(("moved", "slots", slot), "a spare that can take this place", host)

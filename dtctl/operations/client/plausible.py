@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.kinds import InvalidValue
-from dtctl.agent.records.spec import Inventory, hosts_of
+from dtctl.agent.records.spec import Inventory, added_by, hosts_of, job_of
 from dtctl.agent.records.values import is_storage_url
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ def check_view(view: RunView, run: str, tasks: Mapping[str, Collection[str]]) ->
     if view["run"] != run:
         raise wrong("coordination.run", run, view["run"])
     every = {task for named in tasks.values() for task in named}
+    jobs = set(map(job_of, every))
+    every |= {one["task"] for one in added_by(view["moved"]) if job_of(one["task"]) in jobs}  # the same of its tasks
     for host, contact in view["hosts"].items():
         if host not in tasks and host not in view["moved"]["joined"]:  # its own host may not follow that yet
             raise wrong(f"coordination.hosts.{host}", "a host of the run", host)

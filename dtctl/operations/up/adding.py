@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from dtctl.agent.records.answers import JoinResult, Prepared
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Inventory, Moved, Spare, hosts_of, inventory_of
+from dtctl.agent.run import gang
 from dtctl.bundle import FileEntry
 from dtctl.config.checks import auto_replace_s
 from dtctl.config.cluster import Cluster, Job
@@ -24,6 +25,7 @@ from dtctl.operations.credentials import Authority
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.sending import sender
 from dtctl.operations.up import readying
+from dtctl.operations.up.growing import grown, tasks_of, with_free_ports
 from dtctl.operations.up.launch import Start, up_request
 from dtctl.plan import RunPlan
 from dtctl.plan.spec import digest, spare_of
@@ -52,6 +54,10 @@ class Addition:
     """Those that have not joined yet."""
     places: Mapping[str, int]
     """Job -> the number of its tasks in the file, where the run has fewer."""
+    grown: Cluster
+    """That of `before`, with the tasks that the hosts add."""
+    tasks: Mapping[str, tuple[TaskId, ...]]
+    """Host -> the tasks that it adds."""
 
 
 def new_in_file(cluster: Cluster, known: Collection[str]) -> tuple[str, ...]:
@@ -99,9 +105,6 @@ def addition(launch: Start, live: RunRecord, transport: Transport) -> Addition |
     before = next((one for one in candidates if _digest(launch, one, known["bundle"]) == known["digest"]), None)
     if before is None or not new:
         return None
-    places = {
-        name: len(job.hosts) for name, job in cluster.jobs.items() if len(job.hosts) > len(before.jobs[name].hosts)
-    }
     joined = set(known["inventory"]["moved"]["joined"]) - set(known["awaited"])
     hosts = tuple(host for host in new if host not in joined)
     if hosts and not (known["movable"] and known["inventory"]["voting"]):
@@ -121,7 +124,10 @@ def addition(launch: Start, live: RunRecord, transport: Transport) -> Addition |
     recovery = dataclasses.replace(before.recovery, replace_s=replace_s)
     every = {**before.hosts, **{host: cluster.hosts[host] for host in new}}
     extended = dataclasses.replace(before, hosts=every, spares=spares, recovery=recovery)
-    return Addition(start, known, extended, hosts, places)
+    more = grown(cluster, before, known["inventory"], hosts)
+    counts = {name: len(job.hosts) for name, job in more.jobs.items()}
+    places = {name: len(job.hosts) for name, job in cluster.jobs.items() if len(job.hosts) > counts[name]}
+    return Addition(start, known, extended, hosts, places, more, tasks_of(more, hosts))
 
 
 def _candidates(cluster: Cluster, new: Collection[str]) -> list[Cluster]:
@@ -203,16 +209,34 @@ class Adding:
         self._report = report
         self._plan = _as_in_the_run(adding.before.replan(_with_ports(adding.cluster, adding.known)), adding.known)
         run, inventory = adding.known["run"], adding.known["inventory"]
+        begun = record_of(self._plan, run, inventory["created"])
+        added = {task: host for host, tasks in adding.tasks.items() for task in tasks}
         record = dataclasses.replace(
-            record_of(self._plan, run, inventory["created"]),
+            begun,
+            roster={**begun.roster, **added},
             replaced=inventory["replaced"],
             revision=adding.before.record.revision,
         )
         self._launch = dataclasses.replace(
             adding.before, plan=self._plan, record=record, authority=authority, wheels=None
         )
+        self._grown = self._with_tasks()
+        self._spares: dict[str, Spare] = {}
         self._sender = sender(adding.before.bundle, record)
         self.errors: dict[str, DtctlError] = {}
+
+    def _with_tasks(self) -> Start:
+        """The start of a run that has the tasks of the hosts, too."""
+        assert self._adding.before.replan is not None
+        joined = self._adding.known["inventory"]["moved"]["joined"]
+        taken = {host: _ports(spare_of(self._plan, host)) for host in self._adding.tasks if host not in joined}
+        if not self._adding.tasks:
+            return self._launch
+        voters = {one["host"]: one["port"] for one in self._adding.known["voters"]}
+        every = {host: {*ports, voters.get(host, 0)} for host, ports in taken.items()}
+        cluster = with_free_ports(_with_ports(self._adding.grown, self._adding.known), every)
+        plan = _as_in_the_run(self._adding.before.replan(cluster), self._adding.known)
+        return dataclasses.replace(self._launch, plan=plan)
 
     def add(self) -> tuple[str, ...]:
         """Prepares the hosts, lets the coordinator add them, and starts their agents. Returns those that joined."""
@@ -220,7 +244,7 @@ class Adding:
         hosts = [self._plan.cluster.hosts[name] for name in self._adding.hosts]
         try:
             ready = self._each(hosts, lambda host: self._prepare(host, sessions))
-            joins = {host.name: spare_of(self._plan, host.name) for host in ready}
+            joins = {host.name: self._spares[host.name] for host in ready}
             waiting = self._adding.known["inventory"]["moved"]["joined"]
             if joins.keys() - waiting.keys():
                 _ask(self._live, self._transport, joins, self._plan.cluster.recovery.replace_s)
@@ -241,9 +265,21 @@ class Adding:
         live = self._adding.known["inventory"]
         asked = up_request(self._launch, host, live["absent"])
         of_the_run = {name: live[name] for name in ("settings", "revision", "hold_s", "replicas")}
-        joined = {**live["moved"]["joined"], host.name: asked["spec"]["spares"][host.name]}
-        asked["spec"] = {**asked["spec"], **of_the_run, "moved": made(Moved, joined=joined)}
-        self._check_same(host, asked["spec"])
+        spare = spare_of(self._plan, host.name)
+        asked["spec"]["roster"] = gang.with_added(asked["spec"]["roster"], live["moved"])
+        if host.name in self._adding.tasks:
+            spec = up_request(self._grown, host, live["absent"])["spec"]
+            own = {str(task) for task in self._adding.tasks[host.name]}
+            spare["tasks"] = [member for member in spec["roster"] if member["task"] in own]
+            asked["spec"]["tasks"] = [task for task in spec["tasks"] if task["id"] in own]
+        spare = live["moved"]["joined"].get(host.name, spare)
+        joined = {**live["moved"]["joined"], host.name: spare}
+        moved = made(Moved, joined=joined)
+        self._check_same(host, {**asked["spec"], **of_the_run, "tasks": []})
+        roster = gang.with_added(asked["spec"]["roster"], moved)
+        spares = {**asked["spec"]["spares"], host.name: spare}
+        asked["spec"] = {**asked["spec"], **of_the_run, "moved": moved, "roster": roster, "spares": spares}
+        self._spares[host.name] = spare
         return readying.prepared(session, asked, self._sender, self._report, self._launch.record)
 
     def _start(self, session: Session) -> None:
@@ -279,6 +315,12 @@ def _comparable(inventory: Inventory, moved: Collection[str]) -> Mapping[str, ob
     ]
     names = ("cluster", "run", "lead", "success", "fail_fast", "strategy", "arbiters", "resizes", "min_workers")
     return {**{name: inventory[name] for name in names}, "roster": roster}  # type: ignore[literal-required]
+
+
+def _ports(spare: Spare) -> set[int]:
+    """The ports that tasks would have there."""
+    texts = ((address or "").rpartition(":")[2] for address in spare["addresses"].values())
+    return {int(text) for text in texts if text.isdecimal()}
 
 
 def _with_ports(cluster: Cluster, known: JoinResult) -> Cluster:

@@ -222,6 +222,8 @@ class UpResult:
     """Hosts -> spares that have taken their places in a run that was there already, where the former are gone."""
     spares: tuple[str, ...] = ()
     """Hosts, new in the cluster file, that have joined a run that was there already as spares."""
+    waiting: Mapping[str, tuple[TaskId, ...]] = field(default_factory=dict)
+    """Spares that have joined -> the tasks that they have added, which `scale` starts."""
     places: Mapping[str, int] = field(default_factory=dict)
     """Job -> the number of its tasks in the file, where the run that was there already has places for fewer."""
 

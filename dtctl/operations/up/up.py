@@ -238,8 +238,11 @@ def _there_already(
     spares, errors = add_hosts(adding, live, transport, report, memory)
     if spares:
         hosts = {**live.hosts, **{host: launch.record.hosts[host] for host in spares}}
-        memory.change(live, hosts=hosts)
-    return dataclasses.replace(found, spares=spares, places=adding.places, absent={**found.absent, **errors})
+        roster = {**live.roster, **{task: host for host in spares for task in adding.tasks.get(host, ())}}
+        memory.change(live, hosts=hosts, roster=roster)
+    waiting = {host: adding.tasks[host] for host in spares if host in adding.tasks}
+    places, absent = adding.places, {**found.absent, **errors}
+    return dataclasses.replace(found, spares=spares, waiting=waiting, places=places, absent=absent)
 
 
 def _continues(live: RunRecord, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:

@@ -109,6 +109,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "moved": [{"host": host, "to": to} for host, to in outcome.moved.items()],
         "joined": plain(tuple(outcome.joined)),
         "joinedSpares": list(outcome.spares),
+        "waiting": plain([task for tasks in outcome.waiting.values() for task in tasks]),
         "missing": errors(outcome.absent),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }

@@ -70,21 +70,23 @@ def test_a_file_that_differs_in_more_is_not_that_of_the_run() -> None:
 class Live:
     """The agents of digits-0, of which the file has hosts more. `known`: what the coordinator's host reports of it."""
 
-    def __init__(self, launch: Start, now: Cluster = SPARED, **known: Any) -> None:
+    def __init__(
+        self, launch: Start, now: Cluster = SPARED, *, began: Cluster = BEFORE, lead: str = "c", **known: Any
+    ) -> None:
         names = {name: name for name in "abcde"}
 
         def planned(one: Cluster) -> RunPlan:
             return plan_run(one, names, local_python="python3")
 
-        before, plan = planned(BEFORE), planned(now)
+        before, plan = planned(began), planned(now)
         record = record_of(plan, "digits-1", 1000.0)
         self.launch = dataclasses.replace(launch, plan=plan, record=record, digest="another", replan=planned)
         self.record = record_of(before, OLD, 7.0)
         self.keys = Notes()
         self.keys.keep_authority(OLD, AUTHORITY)
-        digest_before = digest(BEFORE, launch.bundle.id)
+        digest_before = digest(began, launch.bundle.id)
         fields: dict[str, Any] = {"digest": digest_before, "bundle": None, "controller": "x", "replaced": {}}
-        self.spec: Any = host_spec(before, "c", run_spec(before, run=OLD, created=7.0, **fields))
+        self.spec: Any = host_spec(before, lead, run_spec(before, run=OLD, created=7.0, **fields))
         self.known: dict[str, Any] = {
             "digest": digest_before,
             "bundle": launch.bundle.id,
@@ -222,3 +224,37 @@ def test_the_cluster_file_among_the_code_may_be_another_one(launch: Start, tmp_p
     (tmp_path / "train.py").write_text("print(1)")
     live.launch = dataclasses.replace(live.launch, bundle=scan(tmp_path))
     assert live.addition() is None
+
+
+TRAINING = cluster(job("worker", ["a", "b", "c"], [2222, 2222, 2222]), hosts=[ssh_host(name) for name in "abc"])
+LARGER = cluster(
+    job("worker", ["a", "b", "c", "d", "e"], [2222, 2222, 2222, 2222, 2300]), hosts=[ssh_host(name) for name in "abcde"]
+)
+MIDDLE = cluster(job("worker", ["a", "d", "b", "c"], [2222] * 4), hosts=[ssh_host(name) for name in "abcd"])
+
+
+@pytest.mark.parametrize(
+    ("now", "tasks"),
+    [(LARGER, {"d": ("worker:3",), "e": ("worker:4",)}), (MIDDLE, {"d": ("worker:3",)})],
+    ids=["two at the end", "one in the middle"],
+)
+def test_a_host_brings_the_tasks_that_the_file_gives_it_where_tasks_train_together(
+    launch: Start, now: Cluster, tasks: dict[str, tuple[str, ...]]
+) -> None:
+    live = Live(launch, now, began=TRAINING, lead="a")
+    adding = live.addition()
+    assert adding is not None
+    assert {host: tuple(map(str, own)) for host, own in adding.tasks.items()} == tasks
+    assert adding.places == {}
+    assert live.add() == (tuple(tasks), {})
+    for host, [task] in tasks.items():
+        spec = checked(Spec, next(one for one in live.asked("up") if one["host"] == host)["spec"])
+        assert [one["id"] for one in spec["tasks"]] == [task]
+        [member] = spec["moved"]["joined"][host]["tasks"]
+        assert (member["task"], member["host"], member["role"]) == (task, host, "worker")
+        ports = {str(address).rpartition(":")[2] for address in spec["moved"]["joined"][host]["addresses"].values()}
+        assert str(member["address"]).rpartition(":")[2] not in ports, "it may take the tasks of others, too"
+    assert [one["task"] for one in live.spec["roster"]][3:] == [task for [task] in tasks.values()]
+    again = live.addition()
+    assert again is not None
+    assert (again.hosts, again.tasks, again.places) == ((), {}, {})

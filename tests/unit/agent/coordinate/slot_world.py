@@ -106,7 +106,10 @@ class SlotWorld(World):
         for host in self.data["moved"]["joined"]:
             self.fences.setdefault(host, self._fence(host))
         for member in self.spec["roster"]:
-            task, before = member["task"], self.places[member["task"]]
+            task, before = member["task"], self.places.get(member["task"], member["host"])
+            if task not in self.tasks:
+                self.place(task, member["host"])
+                self.tasks[task] = SimTask(member, self.spec, self._clock(member["host"]), self.wall)
             if member["host"] != before:
                 self.left[before, task] = self.tasks[task]
                 self.place(task, member["host"])

@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate.view import first_view, is_of, take_in_joined
-from dtctl.agent.records.kinds import InvalidValue, made
-from dtctl.agent.records.spec import HOLD_S, Moved, hosts_of, kept_by_coordinator
-from dtctl.agent.run import gang
+from dtctl.agent.records.kinds import InvalidValue, checked, made
+from dtctl.agent.records.spec import HOLD_S, Moved, Spare, hosts_of, kept_by_coordinator
+from dtctl.agent.run import drains, gang
 from tests.reasons import reason_of
 from tests.unit.agent.coordinate.slot_world import SlotWorld
 from tests.unit.agent.coordinate.slots import REPLACE_S, on, with_spares
 from tests.unit.agent.coordinate.test_moving import PLACES, ready, restarted
 
-NEW: Any = {"address": "n", "addresses": {task: f"n:{2222 + index}" for index, task in enumerate(PLACES)}}
+NEW: Any = {
+    "address": "n",
+    "addresses": {task: f"n:{2222 + index}" for index, task in enumerate(PLACES)},
+    "tasks": [],
+}
 
 
 def running(*spares: str, **fields: Any) -> SlotWorld:
@@ -151,3 +155,94 @@ def test_a_host_away_during_the_join_holds_its_tasks_before_another_starts_them(
     assert world.fences["e"].holds(world.now), "what runs on e is stopped"
     world.cut.discard("e")
     world.until(lambda: world.running_on("worker:1") == ["n"] and ready(world), 60.0)
+
+
+WORKERS = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
+WITH_TASK: Any = {
+    "address": "n",
+    "addresses": {task: f"n:{2222 + index}" for index, task in enumerate(WORKERS)},
+    "tasks": [{"task": "worker:3", "host": "n", "address": "n:2230", "role": "worker", "scope": "gang"}],
+}
+
+
+def grown(world: SlotWorld) -> SlotWorld:
+    world.request("join", joins={"n": checked(Spare, WITH_TASK)}, replace_s=REPLACE_S)
+    world.until(lambda: "n" in world.data["hosts"] and world.data["hosts"]["n"]["connected"], 20.0)
+    world.run_for(3.0)
+    return world
+
+
+def training(**fields: Any) -> SlotWorld:
+    world = SlotWorld("collective", WORKERS, movable=True, resizes=True, **fields)
+    world.until(lambda: ready(world))
+    world.run_for(1.0)
+    return world
+
+
+def scaled(world: SlotWorld, count: int) -> SlotWorld:
+    world.request("drain" if count < 4 else "undrain", job="worker", count=count, by="anna@desk")
+    world.run_for(10.0)
+    return world
+
+
+def test_a_host_that_joins_may_bring_a_task_which_scale_starts_and_stops() -> None:
+    world = grown(training())
+    assert (restarted(world), world.condition, world.states["worker:3"]) == ([], "Running", "pending")
+    assert drains.scaled_down("worker", world.data["intents"]) == ["worker:3"]
+    scaled(world, 4)
+    assert world.attempts == {"worker:0": 2, "worker:1": 2, "worker:2": 2, "worker:3": 1}
+    assert (set(world.states.values()), world.condition) == ({"running"}, "Running")
+    assert not any(task.without for task in world.tasks.values())
+    scaled(world, 3)
+    assert (world.states["worker:3"], world.tasks["worker:0"].without) == ("pending", ["worker:3"])
+    world.elect("b")
+    world.run_for(5.0)
+    assert drains.scaled_down("worker", world.data["intents"]) == ["worker:3"]
+
+
+def test_a_host_joins_a_job_that_is_scaled_down_as_more_of_its_surplus() -> None:
+    world = grown(scaled(training(), 2))
+    assert drains.scaled_down("worker", world.data["intents"]) == ["worker:2", "worker:3"]
+    assert world.attempts["worker:0"] == 2, "once, for the scale"
+    scaled(world, 4)
+    assert set(world.states.values()) == {"running"}
+
+
+def test_a_host_with_a_surplus_task_takes_those_of_a_lost_host() -> None:
+    world = grown(training())
+    world.crash("c")
+    world.until(lambda: world.data["moved"]["slots"] == {"c": "n"}, REPLACE_S + 30.0)
+    world.run_for(20.0)
+    assert (world.places["worker:2"], world.states["worker:2"]) == ("n", "running")
+    assert world.states["worker:3"] == "pending"
+
+
+def test_a_joined_host_that_dies_leaves_the_run_as_it_was_if_scale_has_not_used_it() -> None:
+    world = grown(training())
+    world.crash("n")
+    world.run_for(2 * REPLACE_S)
+    assert (restarted(world), world.condition) == ([], "Running")
+
+
+def test_a_join_that_was_cancelled_leaves_its_task_surplus() -> None:
+    world = grown(training())
+    world.coordinator._forget("n")
+    assert drains.scaled_down("worker", world.data["intents"]) == ["worker:3"]
+    world.run_for(5.0)
+    assert (restarted(world), world.states["worker:3"]) == ([], "pending")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("task", "worker:4"), ("task", "worker:2"), ("task", "ps:0"), ("host", "a"), ("role", "lead"), ("slot", "a")],
+)
+def test_a_task_that_cannot_be_new_does_not_join(field: str, value: str) -> None:
+    spec = with_spares("collective", WORKERS, movable=True, resizes=True)
+    wrong: Any = {**WITH_TASK, "tasks": [{**WITH_TASK["tasks"][0], field: value}]}
+    with pytest.raises(InvalidValue):
+        gang.with_moves(spec, joins(n=checked(Spare, wrong)))
+
+
+def test_a_task_joins_no_run_whose_tasks_have_fixed_lists_of_addresses() -> None:
+    with pytest.raises(InvalidValue):
+        gang.with_moves(with_spares("async-ps", WORKERS, movable=True), joins(n=checked(Spare, WITH_TASK)))
