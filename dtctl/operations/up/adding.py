@@ -96,8 +96,6 @@ def addition(launch: Start, live: RunRecord, transport: Transport) -> Addition |
     cluster = launch.plan.cluster
     if launch.record.is_local or launch.replan is None or not set(live.hosts) & set(launch.record.hosts):
         return None
-    if not new_in_file(cluster, live.task_hosts):
-        return None
     known = _ask(live, transport, file=_path_in_code(launch))
     begun_with = set(hosts_of(known["inventory"])) - set(known["inventory"]["moved"]["joined"])
     new = new_in_file(cluster, begun_with)
