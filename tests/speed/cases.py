@@ -49,7 +49,8 @@ def tensorflow(expected: str, *about: str, **fields: object) -> Case:
 
 
 def template(name: str, **fields: object) -> Case:
-    return stand_in("", program=name, quiet=True, output_dir="{output_dir}", **fields)
+    env = {"TF_NUM_INTRAOP_THREADS": "1"}
+    return stand_in("", program=name, quiet=True, env=env, output_dir="{output_dir}", **fields)
 
 
 KB = 1000
@@ -58,23 +59,26 @@ SLOW_PS = links(20, "gpu-1", "gpu-2")
 
 ALONE = {"ps": "gpu-1", "worker": "gpu-2"}
 TEMPLATES: Mapping[str, Mapping[str, Any]] = {
-    "ps-async": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10},
-    "ps-sync": {"jobs": ALONE, "strategy": "sync-ps", "train_steps": 10**8, "log_steps": 10},
+    "ps-async": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10, "batch_size": 2048},
+    "ps-sync": {"jobs": ALONE, "strategy": "sync-ps", "train_steps": 10**8, "log_steps": 10, "batch_size": 2048},
     "multi-worker-mirrored": {
         "jobs": {"worker": "gpu-[1-2]"},
         "strategy": "mirrored",
         "train_steps": 10**8,
         "log_steps": 10,
+        "batch_size": 2048,
     },
-    "supervisor": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10},
+    "supervisor": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10, "batch_size": 2048},
     "in-graph": {
         "jobs": {"ps": "gpu-1", "worker": "gpu-2", "chief": "gpu-3"},
         "strategy": "in-graph",
         "train_steps": 10**8,
         "log_steps": 10,
+        "batch_size": 2048,
     },
 }
-"""Programs that compute on processors: on a machine of two cores there is room for few of them."""
+"""Programs that compute on processors: on a machine of two cores there is room for few of them. Of larger batches: with
+small ones, a step of their small models is mostly its traffic, as dtctl says."""
 
 CASES: Mapping[str, Case] = {
     # 1. one ps has the bytes: by size, or in parts, they are on both. 20 Mbit/s are 2.5 MB/s

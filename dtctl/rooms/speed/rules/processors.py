@@ -21,18 +21,29 @@ def throttled(facts: Facts) -> Iterator[Verdict]:
 
 
 def shared_cpu(facts: Facts) -> Iterator[Verdict]:
-    """Threads of tasks are without a processor for WITHOUT_CPU of the time in which they want to run, while programs
-    outside the run keep at least OTHERS busy on their host, and more than half as many as the tasks.
+    """Threads of tasks are without a processor for WITHOUT_CPU of the time in which they want to run, the processors of
+    their host are FULL, and programs outside the run keep at least OTHERS busy, and more than half as many as the
+    tasks. On a host that is not full, threads wait for each other.
     """
     for host, sample in facts.hosts.items():
         own = facts.tasks_on(host)
         others = facts.others(host)
         short = tuple(task for task in own if facts.waits(task) >= WITHOUT_CPU and facts.lost(task) >= LEAST_LOST)
-        if short and others is not None and others >= max(OTHERS, sum(map(facts.cpu, own)) / 2):
+        if (
+            short
+            and _is_full(facts, host)
+            and others is not None
+            and others >= max(OTHERS, sum(map(facts.cpu, own)) / 2)
+        ):
             waits = max(map(facts.waits, short))
             figures = {"waits": waits, "others": others, "cpus": sample["cpus"], "cpu": sum(map(facts.cpu, short))}
             costs = min(waits, max(map(facts.lost, short)))
             yield Verdict("shared_cpu", short, (host,), costs, figures, faster(costs))
+
+
+def _is_full(facts: Facts, host: str) -> bool:
+    busy = facts.busy(host)
+    return busy is not None and busy >= FULL * facts.hosts[host]["cpus"]
 
 
 def oversubscribed(facts: Facts) -> Iterator[Verdict]:
@@ -41,12 +52,10 @@ def oversubscribed(facts: Facts) -> Iterator[Verdict]:
     """
     for host, sample in facts.hosts.items():
         own = facts.tasks_on(host)
-        busy = facts.busy(host)
         waits_s = sum(facts.uses[task]["waits_s"] or 0.0 for task in own)
         cpu_s = sum(facts.uses[task]["cpu_s"] for task in own)
         waits = waits_s / (waits_s + cpu_s) if waits_s + cpu_s > 0 else 0.0
-        is_full = busy is not None and busy >= FULL * sample["cpus"]
-        if is_full and waits >= WITHOUT_CPU and sum(map(facts.cpu, own)) > (facts.others(host) or 0.0):
+        if _is_full(facts, host) and waits >= WITHOUT_CPU and sum(map(facts.cpu, own)) > (facts.others(host) or 0.0):
             threads = sum(facts.uses[task]["threads"] for task in own)
             figures = {"waits": waits, "cpus": sample["cpus"], "threads": threads, "tasks": len(own)}
             yield Verdict("oversubscribed", tuple(own), (host,), waits / 2, figures)
