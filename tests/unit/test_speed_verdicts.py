@@ -179,6 +179,11 @@ def test_no_host_is_named_where_all_links_are_equally_slow() -> None:
     assert found.figures["waits"] == pytest.approx(0.6)
 
 
+def test_workers_that_compute_meanwhile_do_not_wait_for_the_network() -> None:
+    assert kinds(of_two((60.0, 60.0), 0.5, (0.5, 0.5))) == ["network"]
+    assert kinds(of_two((60.0, 60.0), 0.9, (0.5, 0.5))) == []
+
+
 def test_small_messages_that_are_acknowledged_late_are_no_slow_network() -> None:
     late = {task: use(1.0) for task in ("ps:0", "worker:0")}
     assert kinds(minute(late, both("ps:0", "worker:0", 3e4, 3e4, (0.45, 0.45)))) == []

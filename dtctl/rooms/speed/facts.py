@@ -254,6 +254,10 @@ class Facts:
         known = [one for one in both if one is not None]
         return min(1.0, sum(known)) if known else None
 
+    def waits_for_certain(self, worker: str, share: float | None) -> float | None:
+        """The part of a share of data under way in which a worker does nothing else: not all of it is a wait."""
+        return None if share is None else min(share, 1.0 - self.works(worker))
+
     def on_network(self, worker: str) -> float | None:
         """The share of a worker's time in which data was on its way to or from any other task, at most."""
         peers = self.servers or [task for task in self.workers if task != worker]

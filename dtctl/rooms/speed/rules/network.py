@@ -20,7 +20,7 @@ def loss(facts: Facts) -> Iterator[Verdict]:
     shares = {host: facts.resent(host) for host in facts.hosts}
     lossy = {host: one for host, one in shares.items() if one.share >= RESENT and one.segments >= LEAST_RESENT}
     waits = _waits(facts)
-    if not lossy or waits is None or waits < WAITS:
+    if not lossy or waits is None or (_waits(facts, certain=True) or 0.0) < WAITS:
         return
     host = max(lossy, key=lambda name: lossy[name].segments)
     others = [shares[name].share for name in facts.hosts if name != host]
@@ -43,7 +43,7 @@ def network(facts: Facts) -> Iterator[Verdict]:
     """
     loads = {host: one for host in facts.hosts if (one := _load(facts, host)) is not None}
     waits = _waits(facts)
-    if not loads or waits is None or waits < WAITS:
+    if not loads or waits is None or (_waits(facts, certain=True) or 0.0) < WAITS:
         return
     ordered = sorted(loads, key=lambda host: -loads[host].under_way)
     first = ordered[0]
@@ -91,7 +91,13 @@ def _load(facts: Facts, host: str) -> _Load | None:
     return _Load(pairs, carried) if pairs else None
 
 
-def _waits(facts: Facts) -> float | None:
-    """The share of time: of the workers on average if they are independent; else the slowest keeps the others."""
-    known = [one for one in (facts.on_network(worker) for worker in facts.workers) if one is not None]
+def _waits(facts: Facts, *, certain: bool = False) -> float | None:
+    """The share of time: of the workers on average if they are independent; else the slowest keeps the others.
+
+    `certain`: without the time in which they compute.
+    """
+    shares = {worker: facts.on_network(worker) for worker in facts.workers}
+    if certain:
+        shares = {worker: facts.waits_for_certain(worker, share) for worker, share in shares.items()}
+    known = [one for one in shares.values() if one is not None]
     return max(known) if known and facts.is_synchronous else mean(known)

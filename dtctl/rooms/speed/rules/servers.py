@@ -22,9 +22,11 @@ def unbalanced(facts: Facts) -> Iterator[Verdict]:
         return
     first = max(servers, key=lambda task: carried[task])
     share = carried[first] / whole
-    waits = mean([facts.waits_for(worker, first) for worker in facts.workers])
+    each = {worker: facts.waits_for(worker, first) for worker in facts.workers}
+    waits = mean([*each.values()])
+    certain = mean([facts.waits_for_certain(worker, one) for worker, one in each.items()])
     is_busy = facts.thread(first) >= FULL
-    if share < LARGER / len(servers) or not (is_busy or (waits is not None and waits >= WAITS)):
+    if share < LARGER / len(servers) or not (is_busy or (certain is not None and certain >= WAITS)):
         return
     costs = max(waits or 0.0, facts.thread(first) if is_busy else 0.0)
     fair, largest = share_by_greedy(facts.parameters, len(servers))
