@@ -59,26 +59,23 @@ SLOW_PS = links(20, "gpu-1", "gpu-2")
 
 ALONE = {"ps": "gpu-1", "worker": "gpu-2"}
 TEMPLATES: Mapping[str, Mapping[str, Any]] = {
-    "ps-async": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10, "batch_size": 2048},
-    "ps-sync": {"jobs": ALONE, "strategy": "sync-ps", "train_steps": 10**8, "log_steps": 10, "batch_size": 2048},
+    "ps-async": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10},
+    "ps-sync": {"jobs": ALONE, "strategy": "sync-ps", "train_steps": 10**8, "log_steps": 10},
     "multi-worker-mirrored": {
         "jobs": {"worker": "gpu-[1-2]"},
         "strategy": "mirrored",
         "train_steps": 10**8,
         "log_steps": 10,
-        "batch_size": 2048,
     },
-    "supervisor": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10, "batch_size": 2048},
+    "supervisor": {"jobs": ALONE, "train_steps": 10**8, "log_steps": 10},
     "in-graph": {
         "jobs": {"ps": "gpu-1", "worker": "gpu-2", "chief": "gpu-3"},
         "strategy": "in-graph",
         "train_steps": 10**8,
         "log_steps": 10,
-        "batch_size": 2048,
     },
 }
-"""Programs that compute on processors: on a machine of two cores there is room for few of them. Of larger batches: with
-small ones, a step of their small models is mostly its traffic, as dtctl says."""
+"""Programs that compute on processors, with one thread each for an operation: two cores have room for few of them."""
 
 CASES: Mapping[str, Case] = {
     # 1. one ps has the bytes: by size, or in parts, they are on both. 20 Mbit/s are 2.5 MB/s
