@@ -130,10 +130,13 @@ class Facts:
         return _share((self.uses[task]["waits_s"] or 0.0) + self.uses[task]["cpu_s"], self.uses[task]["seconds"])
 
     def works(self, task: str) -> float:
-        """The share of its time in which a worker computes, or would if it had a processor."""
+        """The share of its time in which a worker computes, or would if it had a processor.
+
+        One whose GPU does nothing trains on processors.
+        """
         gpu = self.gpu(task)
         wanted = min(1.0, self.wants(task) + self.throttled(task))
-        return wanted if gpu is None else max(gpu, min(1.0, self.cpu(task)))
+        return max(gpu, min(1.0, self.cpu(task))) if gpu else wanted
 
     def idle(self, task: str) -> float:
         """The share of its time in which a worker neither computes nor waits for processors, other tasks or saves."""
