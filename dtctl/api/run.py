@@ -91,9 +91,12 @@ class Run:
             def seen(held: Allocation, record: RunRecord = record) -> None:
                 report(status_of(status_of_waiting(record, held)))
 
-            record = await_machines(record, self._newer, seen, deadline)
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ended = self._end_of(record, left, report)
+            try:
+                record = await_machines(record, self._newer, seen, deadline)
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                ended = self._end_of(record, left, report)
+            except TimeoutError:
+                raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s") from None
             if not is_queued_again(ended):
                 return self._seen(ended)
 

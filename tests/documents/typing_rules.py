@@ -60,6 +60,7 @@ NOT_TYPED_PAGES = {
     "docs/code.md": "tests/local/test_code.py does what it shows",
     "docs/change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/maintenance.md": "tests/fleet/test_reboot.py drains a host that is rebooted",
+    "docs/recovery.md": "tests/fleet/test_joining.py lets a host join, and scales to it",
     "docs/replace-a-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
     "docs/speed.md": "tests/local/test_speed.py types it in runs that are slow on purpose",
     "docs/profile.md": "tests/local/test_profile.py profiles live trainers, tests/training/test_profile.py TensorFlow",

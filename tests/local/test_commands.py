@@ -188,7 +188,7 @@ def test_the_shell_completes_tasks_and_runs_from_local_records(home: Desk) -> No
     assert completed("status", "--run", "demo") == [run]
 
 
-@pytest.mark.parametrize(("words", "most"), [(("up", "--local"), 167), (("status",), 104)], ids=["up", "status"])
+@pytest.mark.parametrize(("words", "most"), [(("up", "--local"), 171), (("status",), 105)], ids=["up", "status"])
 def test_a_command_reads_no_more_modules_of_dtctl_than_it_needs(home: Desk, words: tuple[str, ...], most: int) -> None:
     home.write_cluster()
     if words == ("status",):

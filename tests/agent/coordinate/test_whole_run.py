@@ -108,6 +108,9 @@ class Run:
     def supervise(self) -> None:
         pass
 
+    def live(self) -> bool:
+        return True
+
     def supervised(self) -> bool:
         return True
 

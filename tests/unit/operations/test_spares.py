@@ -379,7 +379,7 @@ def test_drain_of_a_spare_says_beforehand_who_can_take_places_besides_it(idle: A
 def test_drain_of_a_host_that_is_none_of_the_run_is_refused() -> None:
     with pytest.raises(UsageError, match="x is not part of digits-1") as refused:
         draining("x", BEFORE, view_with({}))
-    assert refused.value.hint == "its hosts: a, b, c, d, s, t, z"
+    assert refused.value.hint == "its hosts: a,b,c,d,s,t,z"
 
 
 RUN = {"want": "run", "version": 1}

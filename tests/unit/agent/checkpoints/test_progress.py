@@ -147,7 +147,8 @@ def orbax(directory: Path, step: int, at: float) -> None:
     made = directory / str(step)
     made.mkdir(parents=True)
     (made / "_METADATA").write_text("{}")
-    os.utime(made, (at, at))
+    for written in (made / "_METADATA", made):
+        os.utime(written, (at, at))
 
 
 NOW = 1_700_000_000.0
