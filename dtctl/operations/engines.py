@@ -51,6 +51,8 @@ class Allocation:
     """Their names, folded as the engine does it."""
     run: str | None = None
     """The run for which the job has them, or waits: a job that is queued again starts another one."""
+    log: str = ""
+    """What the run's controller has printed, once the job has ended."""
 
 
 @dataclass(frozen=True)
@@ -226,10 +228,14 @@ def again(cluster: Cluster) -> str:
     return "dtctl up" + "".join(words[-1:])
 
 
-def still_held(previous: RunRecord, held: Allocation, cluster: Cluster) -> PreflightError:
+class StillHeld(PreflightError):
+    """An earlier run of the file has machines of an engine, or waits for them."""
+
+
+def still_held(previous: RunRecord, held: Allocation, cluster: Cluster) -> StillHeld:
     """Refuses a start of the cluster, because an earlier run of its file has machines or waits for them."""
     what = "waits for its machines" if held.phase == "pending" else "is live"
-    return PreflightError(
+    return StillHeld(
         f"run {previous.run} of this file {what}, in job {held.job}",
         hint=f"{again(cluster)} --replace    stops it and starts the new one; dtctl stop    stops it",
     )

@@ -136,7 +136,9 @@ def survival_lines(plan: RunPlan) -> list[str]:
     lead = plan.coordinator["host"]
     lines = []
     if _is_lent(plan):
-        then = "the job is queued again" if plan.cluster.slurm.requeue else "the job ends (slurm.requeue)"
+        then = (
+            "the job is queued again" if plan.cluster.slurm.requeue else "the job ends; slurm.requeue queues it again"
+        )
         lines.append(f"if {lead} is lost, {then}")
     elif plan.voters:
         most = (len(plan.voters) - 1) // 2

@@ -123,6 +123,14 @@ def log_of(run: str) -> Path:
     return directory() / f"{run}.log"
 
 
+def printed_by(run: str | None) -> str:
+    """The file with what the controllers of a job have printed; empty if they have printed nothing there."""
+    log = log_of(run_of(run, 0)) if run is not None else None
+    with suppress(OSError):
+        return str(log) if log is not None and log.stat().st_size else ""
+    return ""
+
+
 def submit(submission: Submission, cluster: Cluster, parts: Lent, environ: Mapping[str, str]) -> str:
     """The id of the job. Raises DtctlError where `sbatch` refuses it, and where the code cannot be kept."""
     path = file_of(submission.run)

@@ -16,6 +16,7 @@ from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, DtctlError, PreflightError, TransportError
 from dtctl.model import CHOSEN_PORT, OtherTransport, TaskId, TaskState
 from dtctl.operations.engines import Allocation, Submitted, again, engine_of
+from dtctl.operations.failed_starts import is_refusal
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, follow_file, record_of
 from dtctl.operations.snapshot import Outcome
@@ -28,11 +29,12 @@ from dtctl.plan import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.allocation import line
 from dtctl.render.plan import survival_lines
+from dtctl.render.status import in_short
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.engine import SlurmEngine
 from dtctl.rooms.slurm.kept import Kept
 from dtctl.rooms.slurm.placement import Given, Node, machines, placed, unknown_nodes
-from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, options, run_of, script
+from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, log_of, options, run_of, script
 from dtctl.transport.connect import Transports
 
 DIGITS = """\
@@ -288,6 +290,18 @@ def test_a_file_that_is_edited_while_its_job_waits_moves_no_node_back_to_ssh(tmp
 
 
 @pytest.mark.usefixtures("slurm")
+def test_a_job_that_ended_before_its_run_began_names_what_it_has_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    never = record(tmp_path, "3", begun=False)
+    assert in_short(status(never, Transports())) == ["job 3 has ended"]
+    log_of(RUN).parent.mkdir(parents=True)
+    log_of(RUN).write_text("error: Job credential expired\n")
+    assert in_short(status(never, Transports())) == ["job 3 has ended", f"see {log_of(RUN)}"]
+
+
+@pytest.mark.usefixtures("slurm")
 def test_a_start_over_ssh_is_refused_while_a_job_of_the_file_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +312,7 @@ def test_a_start_over_ssh_is_refused_while_a_job_of_the_file_waits(
     with pytest.raises(PreflightError, match="waits for its machines, in job 12") as refused:
         live_elsewhere(launch, Transports(), waiting)
     assert "dtctl up --replace" in refused.value.hint
+    assert is_refusal(refused.value)
 
 
 def test_a_run_that_was_just_submitted_has_no_machines_even_if_its_job_has_them(
@@ -327,7 +342,7 @@ def test_a_command_is_repeated_with_the_engine_that_was_typed(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("more", "expected"),
-    [("", "the job ends (slurm.requeue)"), ("slurm: {requeue: true}\n", "the job is queued again")],
+    [("", "the job ends; slurm.requeue queues it again"), ("slurm: {requeue: true}\n", "the job is queued again")],
 )
 def test_a_plan_says_what_the_loss_of_the_first_node_does(more: str, expected: str, tmp_path: Path) -> None:
     cluster = dataclasses.replace(cluster_of(tmp_path, more), on="slurm")
