@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtctl.api.cluster import Cluster, log, memory, one_at_a_time, warn_of_missing_content
 from dtctl.api.run import Run, find_run
@@ -80,7 +80,9 @@ def up(
     )
     warn_of_missing_content(launch.inspected)
     if engine is not None:
-        return _submit(engine, cluster, launch)
+        return _submit(
+            engine, cluster, launch, adopt_output=adopt_output, check=check, force=force, allow_missing=allow_missing
+        )
     try:
         return _start(launch, cluster, progress, force=force)
     finally:
@@ -127,11 +129,14 @@ def _start(launch: Start, cluster: Cluster, progress: Callable[[Progress], None]
     return Run(dataclasses.replace(launch.record, run=outcome.run), cluster.transport, remembered)
 
 
-def _submit(engine: Engine, cluster: Cluster, launch: Start) -> Run:
-    from dtctl.operations.submit import submit
+def _submit(engine: Engine, cluster: Cluster, launch: Start, **options: Any) -> Run:
+    """`options`: those of `up` that count when the job starts."""
+    from dtctl.operations.submit import submit, words_of
 
     remembered = memory()
-    queued = submit(engine, cluster.checked.cluster, launch, remembered, cluster.transport, os.environ)
+    queued = submit(
+        engine, cluster.checked.cluster, launch, remembered, cluster.transport, os.environ, words_of(**options)
+    )
     if queued.short_of_s:
         log.warning("the time limit is so short that the run may be stopped as soon as it starts")
     return Run(queued.record, cluster.transport, remembered)

@@ -37,6 +37,9 @@ PortsFrom = Annotated[
     int | None,
     typer.Option("--ports-from", metavar="PORT", min=1, max=65535, help="First port where the file sets none."),
 ]
+On = Annotated[
+    str | None, typer.Option("--on", metavar="ssh|slurm", help="Where the tasks run, in place of `on` in the file.")
+]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass output through byte for byte, escape sequences included.")]
@@ -76,6 +79,11 @@ def check_action(
 def with_ports_from(overrides: list[str] | None, ports_from: int | None) -> list[str]:
     """--ports-from is --set ports=PORT."""
     return [*(overrides or []), *([] if ports_from is None else [f"ports={ports_from}"])]
+
+
+def with_place(overrides: list[str], on: str | None) -> list[str]:
+    """--on is --set on=PLACE."""
+    return [*overrides, *([] if on is None else [f"on={on}"])]
 
 
 _RUN = Annotated[

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from dtctl import rooms
 from dtctl.dataclass import dataclass
-from dtctl.errors import UsageError
+from dtctl.errors import PreflightError, UsageError
+from dtctl.model import SshSettings
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
@@ -50,6 +51,8 @@ class Allocation:
     """Their names, folded as the engine does it."""
     run: str | None = None
     """The run for which the job has them, or waits: a job that is queued again starts another one."""
+    log: str = ""
+    """What the run's controller has printed, once the job has ended."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Lent:
     wheels: Bundle | None
     environment: EnvironmentContent
     inspected: Inspected | None
+    words: tuple[str, ...] = ()
+    """The options of `up` that count when the job starts."""
 
 
 class Engine(Protocol):
@@ -186,9 +191,17 @@ def require_here(cluster: Cluster, command: str) -> None:
     """Raises UsageError for what is not carried out on a login node."""
     if (found := login_of(cluster)) is not None:
         raise UsageError(
-            f"{command} is not carried out on the login node",
-            hint=f"ssh {found[0].name}    and use it there; the commands of dtctl work from here",
+            f"{command} is not carried out on the login node from here",
+            hint=f"ssh {_destination(found[0])}    and type it there, in the directory of {cluster.name} below "
+            "~/.local/share/dtctl/projects",
         )
+
+
+def _destination(host: Host) -> str:
+    """What `ssh` is given to log in to the host."""
+    if not isinstance(host.reach, SshSettings):
+        return host.name
+    return f"{host.reach.user}@{host.reach.target}" if host.reach.user else host.reach.target
 
 
 def require_own_hosts(cluster: Cluster, command: str) -> None:
@@ -207,6 +220,25 @@ def engine_of_record(record: RunRecord) -> Engine | None:
     if len(kinds) != 1 or rooms.of(kinds[0], "engine") is None:
         return None
     return engine_of(kinds[0])
+
+
+def again(cluster: Cluster) -> str:
+    """`dtctl up`, with the engine that its command line has named."""
+    words = [f" --on {one.removeprefix('on=')}" for one in cluster.overrides if one.startswith("on=")]
+    return "dtctl up" + "".join(words[-1:])
+
+
+class StillHeld(PreflightError):
+    """An earlier run of the file has machines of an engine, or waits for them."""
+
+
+def still_held(previous: RunRecord, held: Allocation, cluster: Cluster) -> StillHeld:
+    """Refuses a start of the cluster, because an earlier run of its file has machines or waits for them."""
+    what = "waits for its machines" if held.phase == "pending" else "is live"
+    return StillHeld(
+        f"run {previous.run} of this file {what}, in job {held.job}",
+        hint=f"{again(cluster)} --replace    stops it and starts the new one; dtctl stop    stops it",
+    )
 
 
 def allocation_of(record: RunRecord) -> Allocation | None:

@@ -13,6 +13,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, UsageError, advice
 from dtctl.folder import read_regular, replace_file
+from dtctl.operations.engines import StillHeld
 from dtctl.operations.record_files import LIMIT_BYTES, DamagedRecord, OtherVersion, record_from
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.runs import KnownRun
@@ -70,7 +71,7 @@ def is_refusal(error: DtctlError) -> bool:
     """Whether `up` has not tried: a live run comes first, or the command line is wrong."""
     if isinstance(error, SomeHostsFailed):
         return any(map(is_refusal, error.errors.values()))
-    return isinstance(error, UsageError) or (isinstance(error, AgentError) and error.code in _REFUSALS)
+    return isinstance(error, UsageError | StillHeld) or (isinstance(error, AgentError) and error.code in _REFUSALS)
 
 
 def write_failure(path: Path, record: RunRecord, error: DtctlError) -> None:

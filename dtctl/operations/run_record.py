@@ -310,8 +310,8 @@ class FollowedFile:
 def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> FollowedFile:
     """The record with the routes that its file has now. `load` raises DtctlError for a file with mistakes.
 
-    A host that has left the file is reached as before. What `up` was given on its command line counts until the file
-    says something else than it did then.
+    A host that has left the file is reached as before, and so is one that an engine has lent, which may be called like
+    one of the file. What `up` was given on its command line counts until the file says something else than it did then.
     """
     file = record.file
     if file is None or record.is_local or _is_as_before(file, record.file_sha256):
@@ -321,11 +321,12 @@ def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> FollowedF
     except DtctlError as problem:
         return FollowedFile(record, problem)
     known = {**record.others, **record.hosts}
+    own = {name: host for name, host in cluster.hosts.items() if not _is_lent(known.get(name), host)}
     reached = {
         name: dataclasses.replace(host, reach=_merged(host.reach, known[name].reach, record.as_written.get(name)))
         if name in known
         else host
-        for name, host in cluster.hosts.items()
+        for name, host in own.items()
     }
     return FollowedFile(
         dataclasses.replace(
@@ -333,9 +334,16 @@ def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> FollowedF
             hosts={name: reached.get(name, host) for name, host in record.hosts.items()},
             others={name: host for name, host in {**known, **reached}.items() if name not in record.hosts},
             file_sha256=cluster.file_sha256,
-            as_written={name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach},
+            as_written={name: host.reach for name, host in own.items() if host.reach != reached[name].reach},
         )
     )
+
+
+def _is_lent(known: Host | None, in_file: Host) -> bool:
+    """Whether an engine has lent the known host, and the file only has one of the same name."""
+    if known is None or not isinstance(known.reach, OtherTransport):
+        return False
+    return known.reach.transport != in_file.reach.transport
 
 
 def _is_as_before(file: Path, sha256: str) -> bool:

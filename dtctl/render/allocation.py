@@ -22,11 +22,14 @@ def line(found: Allocation) -> str:
     return f"job {found.job} on {found.nodes}{left}"
 
 
-def show_request(job: JobRequest) -> None:
-    """Shows the job that `up` would submit; a node has the place of a host of the file, by its number."""
+def show_request(job: JobRequest, typed: str) -> None:
+    """Shows the job that `up` would submit; a node has the place of a host of the file, by its number.
+
+    `typed`: the command that submits it.
+    """
     out = console.out()
     out.print()
-    out.prose(f"dtctl up    submits a job of {count(job.machines, 'node')} to {job.engine}, with these options:")
+    out.prose(f"{typed}    submits a job of {count(job.machines, 'node')} to {job.engine}, with these options:")
     for word in hide_words(job.words):
         out.print(f"  {shlex.quote(word)}")
 

@@ -14,7 +14,8 @@ from dtctl.bundle import OWN
 from dtctl.config.cluster import Hook
 from dtctl.dataclass import dataclass
 from dtctl.durations import duration_text
-from dtctl.model import Host, Revision, TaskId, grouped
+from dtctl.model import Host, OtherTransport, Revision, TaskId, grouped
+from dtctl.operations.engines import HERE
 from dtctl.plan import RunPlan, TaskPlan, shown, shown_variables, shown_words
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import by_value, count, fold, spans
@@ -134,7 +135,12 @@ def survival_lines(plan: RunPlan) -> list[str]:
     """The losses of hosts that a run of this plan survives."""
     lead = plan.coordinator["host"]
     lines = []
-    if plan.voters:
+    if _is_lent(plan):
+        then = (
+            "the job is queued again" if plan.cluster.slurm.requeue else "the job ends; slurm.requeue queues it again"
+        )
+        lines.append(f"if {lead} is lost, {then}")
+    elif plan.voters:
         most = (len(plan.voters) - 1) // 2
         lines.append(f"the run survives the loss of {_SURVIVED[most]}")
     elif len(plan.members) > 1:
@@ -142,6 +148,11 @@ def survival_lines(plan: RunPlan) -> list[str]:
     if plan.slots:
         lines += _takeovers(plan)
     return lines
+
+
+def _is_lent(plan: RunPlan) -> bool:
+    """Whether the hosts are machines of an engine, which ends the job with the first of them."""
+    return isinstance(plan.cluster.hosts[plan.coordinator["host"]].reach, OtherTransport) and plan.cluster.on != HERE
 
 
 def _takeovers(plan: RunPlan) -> list[str]:

@@ -125,7 +125,8 @@ def in_short(status: RunStatus) -> list[str]:
     """The facts after the outcome, in one line."""
     verdict, figures = status.verdict, figures_of(status)
     if status.allocation is not None and has_no_machines(status.record, status.allocation):
-        return [allocation_line(status.allocation)]
+        log = status.allocation.log
+        return [allocation_line(status.allocation), *([f"see {log}"] if log else [])]
     shown = (
         []
         if verdict.outcome is Outcome.RUNNING and figures.step is not None and _all_run(verdict)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.desk import cluster_text
 from tests.hosts.slurm import URGENT, Slurm
+from tests.manifests import unknown_fields
 from tests.slurm.conftest import SAVER, SlurmDesk
 from tests.waiting import eventually
 
@@ -207,6 +208,7 @@ def test_a_crashed_node_is_replaced_by_a_spare(slurm: Slurm, user: SlurmDesk) ->
 def test_the_digits_train_with_tensorflow_as_init_writes_them(slurm: Slurm, user: SlurmDesk) -> None:
     os.chown(user.project, slurm.train.uid, slurm.train.uid)
     user.dtctl("init", "--name", "digits")
+    written = (user.project / "cluster.yaml").read_bytes()
     job = user.up()
     user.run("wait", timeout_s=500)
     assert slurm.wait_for(job, "COMPLETED", "FAILED", timeout_s=60)["ExitCode"] == "0:0"
@@ -214,6 +216,12 @@ def test_the_digits_train_with_tensorflow_as_init_writes_them(slurm: Slurm, user
     assert sorted(user.states()) == ["ps:0", "ps:1", "worker:0", "worker:1"]
     found = json.loads(user.dtctl("checkpoints", "ls", "-o", "json"))
     assert max(map(int, re.findall(r'"step": ([0-9]+)', json.dumps(found)))) >= 3000
+    for target in ("tfjob", "jobset"):
+        user.dtctl("export", target, "--image", "registry.example.com/digits:1", "--to", f"run.{target}")
+    assert (user.project / "cluster.yaml").read_bytes() == written
+    exported = unknown_fields([user.project / "run.tfjob", user.project / "run.jobset"])
+    assert exported
+    assert not any(exported.values())
 
 
 EACH = "    time.sleep(0.2)\n"

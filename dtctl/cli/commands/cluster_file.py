@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from typing import Annotated
@@ -13,12 +14,14 @@ from dtctl.cli.options import (
     ClusterFile,
     Exclude,
     Local,
+    On,
     OutputOption,
     Overrides,
     PortsFrom,
     Scope,
     Tasks,
     on_cluster,
+    with_place,
     with_ports_from,
 )
 from dtctl.errors import ConfigError
@@ -31,6 +34,8 @@ def validate(
     """Check the cluster file, and what `up` needs on this machine."""
     try:
         checked = scope.checked(cluster_file, overrides)
+        if (engine := operations.engines.engine_of(checked.cluster.on)) is not None:
+            checked = dataclasses.replace(checked, cluster=engine.place(checked.cluster))
         doubts = operations.up.review.review(checked, os.environ, started=False).doubts
     except ConfigError as error:
         if output == "json":
@@ -57,6 +62,7 @@ def plan(
     exclude: Exclude = None,
     overrides: Overrides = None,
     local: Local = False,
+    on: On = None,
     ports_from: PortsFrom = None,
     every: Annotated[bool, typer.Option("--all", help="Show every task in full, as -v does.")] = False,
     output: OutputOption = "text",
@@ -69,7 +75,7 @@ def plan(
     show_plan(
         scope,
         cluster_file,
-        with_ports_from(overrides, ports_from),
+        with_place(with_ports_from(overrides, ports_from), on),
         words,
         exclude or [],
         local=local,
@@ -110,7 +116,7 @@ def show_plan(
     else:
         render.plan.show_plan(planned, files)
     if job is not None and output != "json":
-        render.allocation.show_request(job)
+        render.allocation.show_request(job, operations.engines.again(said))
     render.plan.show_left_out(bundle, cluster.file)
     render.plan.show_exposure(operations.local.exposure(cluster))
     previous = None if local or engine is not None else scope.memory.newest_of(cluster.file, cluster.name)

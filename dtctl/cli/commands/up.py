@@ -17,6 +17,7 @@ from dtctl.cli.options import (
     ClusterFile,
     Exclude,
     Local,
+    On,
     OutputOption,
     Overrides,
     PortsFrom,
@@ -24,6 +25,7 @@ from dtctl.cli.options import (
     Raw,
     Scope,
     on_cluster,
+    with_place,
     with_ports_from,
 )
 from dtctl.cli.watching import follow_to_the_end, require_consent, require_sending
@@ -45,9 +47,7 @@ def up(
     cluster_file: ClusterFile = None,
     overrides: Overrides = None,
     local: Local = False,
-    on: Annotated[
-        str | None, typer.Option("--on", metavar="ssh|slurm", help="Where the tasks run, in place of `on` in the file.")
-    ] = None,
+    on: On = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs; end with the run's result.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Stop a live run that differs, then start.")] = False,
     ports_from: PortsFrom = None,
@@ -72,7 +72,7 @@ def up(
     output: OutputOption = "text",
 ) -> None:
     """Push the code and start every task."""
-    overrides = with_ports_from(overrides, ports_from) + ([] if on is None else [f"on={on}"])
+    overrides = with_place(with_ports_from(overrides, ports_from), on)
     if dry_run:
         from dtctl.cli.commands.cluster_file import show_plan
 
@@ -108,7 +108,14 @@ def up(
     render.plan.show_code(launch.inspected)
     render.plan.show_exposure(operations.local.exposure(cluster))
     if engine is not None and lent is None:
-        return _submit(scope, engine, said, launch, follow=follow, quiet=quiet, raw=raw, output=output)
+        words = operations.submit.words_of(
+            adopt_output=adopt_output,
+            require_private=require_private,
+            check=not no_check,
+            force=force,
+            allow_missing=allow_missing,
+        )
+        return _submit(scope, engine, said, launch, words, follow=follow, quiet=quiet, raw=raw, output=output)
 
     def first(bars: UpProgress) -> None:
         if require_private:
@@ -142,10 +149,19 @@ def up(
 
 
 def _submit(
-    scope: Scope, engine: Engine, cluster: Cluster, launch: Start, *, follow: bool, quiet: bool, raw: bool, output: str
+    scope: Scope,
+    engine: Engine,
+    cluster: Cluster,
+    launch: Start,
+    words: tuple[str, ...],
+    *,
+    follow: bool,
+    quiet: bool,
+    raw: bool,
+    output: str,
 ) -> None:
     """Queues the run at an engine; `cluster`: as the file has it."""
-    queued = operations.submit.submit(engine, cluster, launch, scope.memory, scope.transport, os.environ)
+    queued = operations.submit.submit(engine, cluster, launch, scope.memory, scope.transport, os.environ, words)
     if output == "json" and not follow:
         document.print_json("Up", {"cluster": cluster.name, "run": queued.record.run, "job": queued.job})
     else:

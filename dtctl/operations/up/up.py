@@ -12,6 +12,7 @@ from dtctl.agent.records import answers
 from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.operations.credentials import Authority
+from dtctl.operations.engines import engine_of_record, still_held
 from dtctl.operations.history import CodeRecord
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.status import status
@@ -339,9 +340,10 @@ def live_elsewhere(launch: Start, transport: Transport, previous: RunRecord | No
 
     Raises PreflightError unless it is to be replaced. None also where its hosts cannot be asked.
     """
-    if previous is None or not previous.run or not previous.hosts.keys().isdisjoint(launch.record.hosts):
+    if previous is None or not previous.run or previous.outcome:
         return None
-    if previous.outcome:
+    lent = engine_of_record(previous) is not None  # hosts of the file may be called like them
+    if not lent and not previous.hosts.keys().isdisjoint(launch.record.hosts):
         return None
     try:
         found = status(previous, transport)
@@ -350,6 +352,8 @@ def live_elsewhere(launch: Start, transport: Transport, previous: RunRecord | No
     if not found.time or found.verdict.outcome.decided:
         return None
     if not launch.replace:
+        if found.allocation is not None:
+            raise still_held(previous, found.allocation, launch.plan.cluster)
         raise PreflightError(
             f"another run of {previous.cluster} is live on {fold(found.record.task_hosts)}: {previous.run}",
             detail="it was started from this file, which names other hosts for its tasks now",

@@ -24,6 +24,7 @@ from dtctl.rooms.slurm.submission import (
     limit_s,
     log_of,
     options,
+    printed_by,
     run_of,
     submit,
 )
@@ -74,7 +75,7 @@ class SlurmEngine:
             return None
         job = queue.own_jobs().get(name)
         if job is None:
-            return Allocation(TRANSPORT, name, "UNKNOWN", "ended")
+            return Allocation(TRANSPORT, name, "UNKNOWN", "ended", log=printed_by(record.run))
         waits, is_live = job.phase == "pending", job.phase != "ended"
         return Allocation(
             engine=TRANSPORT,
@@ -88,6 +89,7 @@ class SlurmEngine:
             left_s=job.left_s if job.phase == "running" else None,
             nodes=job.nodes,
             run=run_of(record.run, queue.restarts(name)) if record.run and is_live else None,
+            log="" if is_live else printed_by(record.run),
         )
 
     def forget(self, runs: Collection[str]) -> None:

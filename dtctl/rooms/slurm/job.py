@@ -148,7 +148,7 @@ class Holders:
 
 def follow(submission: Submission, given: Given, ends: Ends) -> int:
     """Starts the run and waits for its end; stops it when the job is to end. Returns its result as an exit code."""
-    words = [word for override in submission.overrides for word in ("--set", override)]
+    words = [word for override in submission.overrides for word in ("--set", override)] + [*submission.words]
     code = typed(["up", "--on", TRANSPORT, *words, "--follow", "--replace"], submission, given, ends)
     while not ends.asked and goes_on(given.run):
         say(f"run {given.run} goes on, and is followed again")

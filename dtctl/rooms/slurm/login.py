@@ -62,7 +62,7 @@ def carry_out(
             with sending.sender(bundle, record) as sender:
                 sent_bundle(record, session, sender, report)
             changes = {"content": _content(cluster), "bundle": bundle.id}
-            allow = {**fields, **changes, "words": ["allow", "--yes"]}
+            allow = {**fields, **changes, "words": ["allow", "--yes", "--output=json"]}
             # The user has allowed here what the file sends; of the login node's files it may send what it names.
             if code := _ask(record, session, allow, errors_alone):
                 return code

@@ -43,6 +43,8 @@ class Submission:
     grace_s: float
     requeue: bool
     kept: Kept
+    words: tuple[str, ...] = ()
+    """The options of `up` that count when the job starts."""
 
     @classmethod
     def of(cls, cluster: Cluster, parts: Lent) -> Submission:
@@ -54,16 +56,18 @@ class Submission:
             grace_s=cluster.grace_s,
             requeue=cluster.slurm.requeue,
             kept=Kept.of(parts),
+            words=parts.words,
         )
 
     def to_json(self) -> str:
-        return json.dumps({**vars(self), "overrides": list(self.overrides), "kept": vars(self.kept)})
+        return json.dumps({**vars(self), "kept": vars(self.kept)})
 
     @classmethod
     def load(cls, path: Path) -> Submission:
         try:
             data = json.loads(read_regular(path, LIMIT_BYTES))
-            return cls(**{**data, "overrides": tuple(data["overrides"]), "kept": Kept(**data["kept"])})
+            lists = {name: tuple(data.get(name, ())) for name in ("overrides", "words")}
+            return cls(**{**data, **lists, "kept": Kept(**data["kept"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DtctlError(f"{path} is not a run that waits for its job", detail=str(error)) from error
 
@@ -117,6 +121,14 @@ def forget(run: str) -> None:
 
 def log_of(run: str) -> Path:
     return directory() / f"{run}.log"
+
+
+def printed_by(run: str | None) -> str:
+    """The file with what the controllers of a job have printed; empty if they have printed nothing there."""
+    log = log_of(run_of(run, 0)) if run is not None else None
+    with suppress(OSError):
+        return str(log) if log is not None and log.stat().st_size else ""
+    return ""
 
 
 def submit(submission: Submission, cluster: Cluster, parts: Lent, environ: Mapping[str, str]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,19 +15,26 @@ from dtctl.config.cluster import Cluster
 from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, DtctlError, PreflightError, TransportError
 from dtctl.model import CHOSEN_PORT, OtherTransport, TaskId, TaskState
-from dtctl.operations.engines import Allocation, engine_of
-from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.engines import Allocation, Submitted, again, engine_of
+from dtctl.operations.failed_starts import is_refusal
+from dtctl.operations.history import Memory
+from dtctl.operations.run_record import RunRecord, follow_file, record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.operations.status import status
+from dtctl.operations.submit import submit, words_of
+from dtctl.operations.up.launch import make_plan, prepare_launch
+from dtctl.operations.up.up import live_elsewhere
 from dtctl.operations.waiting import await_machines, has_no_machines, status_of_waiting
 from dtctl.plan import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.allocation import line
+from dtctl.render.plan import survival_lines
+from dtctl.render.status import in_short
 from dtctl.rooms.slurm import queue
 from dtctl.rooms.slurm.engine import SlurmEngine
 from dtctl.rooms.slurm.kept import Kept
-from dtctl.rooms.slurm.placement import Given, Node, machines, placed
-from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, options, run_of, script
+from dtctl.rooms.slurm.placement import Given, Node, machines, placed, unknown_nodes
+from dtctl.rooms.slurm.submission import Submission, least_limit_s, limit_s, log_of, options, run_of, script
 from dtctl.transport.connect import Transports
 
 DIGITS = """\
@@ -39,6 +48,14 @@ spares: gpu-3
 arbiters: gate
 dirs: {output: out}
 """
+NUMBERED = """\
+name: digits
+hosts: {node-1: 10.0.0.1, node-2: 10.0.0.2}
+jobs: {worker: {hosts: "node-[1-2]"}}
+trainer: {command: [python, train.py]}
+"""
+"""Its hosts are called like nodes of a job that waits."""
+RUN = "digits-20260101-000000-0a0b"
 NODES = [Node("n7", "10.1.0.7", 2), *(Node(f"n{number}", f"10.1.0.{number}") for number in (8, 9, 10))]
 
 
@@ -261,6 +278,76 @@ def test_status_of_a_waiting_run_asks_no_host(tmp_path: Path) -> None:
     found = status(record(tmp_path, "12", begun=False), Transports())
     assert (found.verdict.outcome, found.time > 0) == (Outcome.CREATED, True)
     assert {task.state for task in found.tasks.values()} == {TaskState.PENDING}
+
+
+def test_a_file_that_is_edited_while_its_job_waits_moves_no_node_back_to_ssh(tmp_path: Path) -> None:
+    waiting = cluster_of(tmp_path, text=NUMBERED)
+    before = record_of(plan_roster(placed(waiting, unknown_nodes(waiting), "12", "python3")), "digits-1", 1.0)
+    edited = cluster_of(tmp_path, "grace: 5s\n", text=NUMBERED)
+    now = follow_file(before, lambda file: edited).record
+    assert now.hosts == before.hosts
+    assert now.file_sha256 == edited.file_sha256
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_job_that_ended_before_its_run_began_names_what_it_has_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    never = record(tmp_path, "3", begun=False)
+    assert in_short(status(never, Transports())) == ["job 3 has ended"]
+    log_of(RUN).parent.mkdir(parents=True)
+    log_of(RUN).write_text("error: Job credential expired\n")
+    assert in_short(status(never, Transports())) == ["job 3 has ended", f"see {log_of(RUN)}"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_start_over_ssh_is_refused_while_a_job_of_the_file_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    launch = prepare_launch(cluster_of(tmp_path, text=NUMBERED), lambda settings: settings.target, os.environ)
+    cluster = cluster_of(tmp_path, text=NUMBERED)
+    waiting = record_of(plan_roster(placed(cluster, unknown_nodes(cluster), "12", "python3")), RUN, 1.0)
+    with pytest.raises(PreflightError, match="waits for its machines, in job 12") as refused:
+        live_elsewhere(launch, Transports(), waiting)
+    assert "dtctl up --replace" in refused.value.hint
+    assert is_refusal(refused.value)
+
+
+def test_a_run_that_was_just_submitted_has_no_machines_even_if_its_job_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cluster = dataclasses.replace(cluster_of(tmp_path), on="slurm")
+    launch = prepare_launch(SlurmEngine().place(cluster), lambda settings: settings.target, os.environ)
+    engine = Mock(spec=SlurmEngine)
+    engine.submit.return_value = Submitted(launch.record, "12", 4)
+    queued = submit(engine, cluster, launch, Memory(), Transports(), {})
+    assert has_no_machines(queued.record, Allocation("slurm", "12", "RUNNING", "running", run=queued.record.run))
+
+
+def test_options_that_count_when_the_job_starts_are_kept_for_it(tmp_path: Path) -> None:
+    words = words_of(adopt_output=True, check=False, allow_missing=2)
+    assert words == ("--adopt-output", "--no-check", "--allow-missing=2")
+    kept = dataclasses.replace(SUBMISSION, words=words, overrides=("grace=5s",))
+    (tmp_path / "run.json").write_text(kept.to_json())
+    assert Submission.load(tmp_path / "run.json") == kept
+
+
+def test_a_command_is_repeated_with_the_engine_that_was_typed(tmp_path: Path) -> None:
+    typed = dataclasses.replace(cluster_of(tmp_path), overrides=("grace=5s", "on=slurm"))
+    assert (again(typed), again(cluster_of(tmp_path))) == ("dtctl up --on slurm", "dtctl up")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [("", "the job ends; slurm.requeue queues it again"), ("slurm: {requeue: true}\n", "the job is queued again")],
+)
+def test_a_plan_says_what_the_loss_of_the_first_node_does(more: str, expected: str, tmp_path: Path) -> None:
+    cluster = dataclasses.replace(cluster_of(tmp_path, more), on="slurm")
+    found = survival_lines(make_plan(SlurmEngine().place(cluster), lambda settings: settings.target))
+    assert found[0] == f"if node-1 is lost, {expected}"
 
 
 def test_a_run_of_the_start_before_has_no_machines_any_more(tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_without_content": lambda: plans.show_without_content(poisoned(INSPECTED)),
     "show_code of several": lambda: show_code([poisoned(BETWEEN)]),
     "show_new_hosts": lambda: plans.show_new_hosts([BAD], BAD),
-    "show_request": lambda: allocation.show_request(JobRequest(f"a{BAD}", 2, (f"--x={BAD}",))),
+    "show_request": lambda: allocation.show_request(JobRequest(f"a{BAD}", 2, (f"--x={BAD}",)), f"dtctl up {BAD}"),
     "show_bad_hosts": lambda: plans.show_bad_hosts([BAD], BAD),
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
