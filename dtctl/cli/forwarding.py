@@ -11,7 +11,6 @@ import typer
 from dtctl.cli.late import console, errors, operations, render
 from dtctl.cli.table import COMMANDS, asks_hosts
 from dtctl.errors import DtctlError, UsageError
-from dtctl.folder import read_regular
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
@@ -23,9 +22,6 @@ FILES_HERE = ("pull", "push")
 OF_THIS_MACHINE = ("config", "named", "user", "identity", "jump", "ssh_config", "cluster_file", "ctx")
 """Parameters that say which file is meant, and how the login node is reached."""
 AT_LOGIN = "DTCTL_AT_LOGIN"
-WORD = b"login"
-_MOST_BYTES = 1_000_000
-"""Of a larger file, the command itself says that it is no cluster file."""
 
 
 def carried_out(scope: Scope, context: typer.Context) -> bool:
@@ -62,12 +58,11 @@ def carried_out(scope: Scope, context: typer.Context) -> bool:
 
 
 def _may_have_login(scope: Scope, said: Mapping[str, Any]) -> bool:
-    """Whether the cluster file may name a login node. Most do not, and are not parsed for this."""
     if scope.named is not None:
         return False
     try:
-        return WORD in read_regular(scope.file(said.get("cluster_file")), _MOST_BYTES)
-    except (DtctlError, OSError):  # the command itself reports it
+        return bool(operations.engines.may_have_login(scope.file(said.get("cluster_file"))))
+    except DtctlError:  # the command itself reports it
         return False
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from dtctl import rooms
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, UsageError
+from dtctl.folder import read_regular
 from dtctl.model import SshSettings
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 HERE = "ssh"
 """The value of `on` for the machines of the file."""
+_LOGIN = b"login"
+_LARGEST = 1_000_000
+"""Bytes of a cluster file; a larger one is refused when it is loaded."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,14 @@ class CarryOut(Protocol):
         *,
         removes: bool = False,
     ) -> int: ...
+
+
+def may_have_login(file: Path) -> bool:
+    """Whether this cluster file may name a login node. Most do not, and need not be parsed for this."""
+    try:
+        return _LOGIN in read_regular(file, _LARGEST)
+    except OSError:  # who reads it reports that
+        return False
 
 
 def login_of(cluster: Cluster) -> tuple[Host, CarryOut] | None:
