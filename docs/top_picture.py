@@ -54,6 +54,7 @@ def _top() -> Top:
     from dtctl.operations.follow import follow_log
     from dtctl.operations.watch import watch_run
     from dtctl.rooms.metrics.operation import follow_loss
+    from dtctl.rooms.speed.operation import follow_speed
     from dtctl.rooms.top.app import Top
     from dtctl.rooms.top.command import LOG_LINES
 
@@ -61,8 +62,9 @@ def _top() -> Top:
     record, transport = scope.record(), scope.transport
     run = Feed(lambda: watch_run(record, transport)).start()
     loss = Feed(lambda: follow_loss(record, transport)).start()
+    speed = Feed(lambda: follow_speed(record, transport)).start()
 
     def log(known: RunRecord, task: TaskId) -> Feed:
         return Feed(lambda: follow_log(known, transport, task, LOG_LINES)).start()
 
-    return Top(run, loss, log, with_tail=True)
+    return Top(run, loss, speed, log, with_tail=True)
