@@ -55,7 +55,6 @@ def template(name: str, **fields: object) -> Case:
 
 KB = 1000
 SLOW = links(20)
-SLOW_PS = links(20, "gpu-1", "gpu-2")
 
 ALONE = {"ps": "gpu-1", "worker": "gpu-2"}
 TEMPLATES: Mapping[str, Mapping[str, Any]] = {

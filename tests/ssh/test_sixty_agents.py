@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk, cluster_text, desk
-from tests.hosts.processes import marked
+from tests.hosts.processes import command, content, marked
 from tests.hosts.sshd import SSHD, Sshd
 from tests.waiting import eventually
 
@@ -51,26 +51,15 @@ def user(server: Sshd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
         yield made
 
 
-def written(server: Sshd) -> dict[Path, int]:
-    """When each file of the agents was written, but for what trainers print and what measures them."""
-    files = [file for file in server.home.glob(".dtctl/runs/*/*/**/*") if file.is_file()]
-    return {file: file.stat().st_mtime_ns for file in files if file.suffix == ".json"}
+def intents(server: Sshd) -> dict[Path, int]:
+    """When each file with what tasks are to do was written."""
+    return {file: file.stat().st_mtime_ns for file in server.home.glob(".dtctl/runs/*/*/intent.json")}
 
 
 def processor_s(pids: list[int]) -> float:
-    """Seconds of processor time."""
-    ticks = 0
-    for pid in pids:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def intents(server: Sshd) -> dict[Path, int]:
-    return {file: time_ns for file, time_ns in written(server).items() if "intent" in file.name}
+    """Seconds of processor time of those of these processes that live."""
+    fields = (content(pid, "stat").rpartition(b")")[2].split() for pid in pids)
+    return sum(int(own[11]) + int(own[12]) for own in fields if own) / os.sysconf("SC_CLK_TCK")
 
 
 def test_at_rest_no_intent_is_written_and_the_agents_take_a_part_of_one_processor(user: Desk, server: Sshd) -> None:
@@ -137,15 +126,8 @@ def test_a_trainer_that_dies_is_started_again_and_no_other(user: Desk) -> None:
 def test_sixty_hosts_are_stopped_and_nothing_is_left(user: Desk, server: Sshd) -> None:
     assert user.dtctl("stop", timeout_s=LONG_S).endswith("0 left\n")
     user.dtctl("down", "--yes", timeout_s=LONG_S)
-    eventually(lambda: not _of_runs(server), LONG_S, "all agents to end", 1.0)
+    eventually(lambda: not _trainers(server), LONG_S, "all trainers to end", 1.0)
 
 
-def _of_runs(server: Sshd) -> list[int]:
-    return [pid for pid in marked(f"HOME={server.home}") if "stand_in" in _command(pid)]
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""
+def _trainers(server: Sshd) -> list[int]:
+    return [pid for pid in marked(f"HOME={server.home}") if "stand_in" in command(pid)]

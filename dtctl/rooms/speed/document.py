@@ -37,7 +37,7 @@ def _verdict(one: Verdict, facts: Facts) -> dict[str, Any]:
         "verdict": head,
         "evidence": evidence,
         "change": remedy,
-        "expected": {"least": one.expected.least, "most": one.expected.most} if one.expected is not None else None,
+        "expected": plain(one.expected._asdict()) if one.expected is not None else None,
         "figures": plain(one.figures),
     }
 
@@ -52,7 +52,7 @@ def _growth(growth: Growth) -> dict[str, Any]:
 
 
 def _more(one: More) -> dict[str, Any]:
-    return {"tasks": one.tasks, "least": one.gain.least, "most": one.gain.most}
+    return {"tasks": one.tasks, **plain(one.gain._asdict())}
 
 
 def _task(facts: Facts, task: str) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dtctl.dataclass import dataclass
-from dtctl.rooms.speed.expected import Range, faster
+from dtctl.rooms.speed.expected import Range
 from dtctl.rooms.speed.facts import Facts
 from dtctl.rooms.speed.limits import WAITS
 from dtctl.rooms.speed.rules.means import mean
-from dtctl.rooms.speed.rules.servers import kept_busy
+from dtctl.rooms.speed.rules.servers import heaviest, kept_busy, relieved
 
 ENOUGH = 0.05
-"""A gain below this is none."""
+"""The least share of time in which a task is busy that is said to limit the workers."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,12 @@ def _shared(now: int, then: int, least: float, most: float) -> Range:
 
 
 def _busy(facts: Facts, task: str, workers: Sequence[str]) -> _Busy:
-    """At least as its thread, its link or the transfers of one worker; at most as all transfers, one by one."""
-    sent = [facts.under_way(task, worker) or 0.0 for worker in workers]
-    received = [facts.under_way(worker, task) or 0.0 for worker in workers]
+    """At least as its thread, its link or the transfers of one worker; at most as all transfers, one by one.
+
+    Of a transfer counts what the worker waits for: the rest may be an acknowledgement that is late.
+    """
+    sent = [facts.waits_for_certain(worker, facts.under_way(task, worker)) or 0.0 for worker in workers]
+    received = [facts.waits_for_certain(worker, facts.under_way(worker, task)) or 0.0 for worker in workers]
     link = max((one.share or 0.0 for one in facts.links(facts.places[task])), default=0.0)
     least = max(kept_busy(facts, task), link, *sent, *received)
     return _Busy(min(1.0, max(least, sum(sent), sum(received))), min(1.0, least), task)
@@ -110,17 +113,8 @@ def _ring(facts: Facts, then: int) -> Range:
 
 
 def _servers(facts: Facts) -> list[More]:
-    servers = facts.servers
-    carried = {task: facts.carried(task) for task in servers}
-    whole = sum(carried.values())
-    if not whole:
+    found = heaviest(facts)
+    if found is None or found.certain is None or found.certain < WAITS:
         return []
-    first = max(servers, key=lambda task: carried[task])
-    waits = max(mean([facts.waits_for(worker, first) for worker in facts.workers]) or 0.0, 0.0)
-    if waits < WAITS:
-        return []
-    number = 2 * len(servers)
-    gain = faster(waits * (1 - min(1.0, 1 / number / (carried[first] / whole))))
-    if not facts.is_synchronous:
-        gain = gain._replace(least=1.0)  # workers that fetch in turn may be held up by links of their own
-    return [More(number, gain)]
+    number = 2 * len(facts.servers)
+    return [More(number, relieved(facts, found.waits or 0.0, found.share, 1 / number))]

@@ -92,12 +92,16 @@ def speed(record: RunRecord, transport: Transport, minutes: int = MINUTES) -> Sp
 
 
 def follow_speed(record: RunRecord, transport: Transport) -> Generator[Speed | None, None, None]:
-    """Judges the run again and again; None: there is no news yet, so that a consumer can leave."""
-    asked = -EVERY_S
+    """Judges the run again and again; None: there is no news yet, so that a consumer can leave.
+
+    The older the newest measurement is, the more rarely: a run that has ended is hardly asked about.
+    """
+    next_at = time.monotonic()
     while True:
-        if time.monotonic() - asked >= EVERY_S:
-            asked = time.monotonic()
-            yield speed(record, transport)
+        if time.monotonic() >= next_at:
+            found = speed(record, transport)
+            yield found
+            next_at = time.monotonic() + max(EVERY_S, found.age_s or 0.0)
         time.sleep(0.2)
         yield None
 
